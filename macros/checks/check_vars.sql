@@ -1,0 +1,25 @@
+{#- on-run-start: a var of the wrong type ends the run in one line that says what and where. -#}
+{% macro check_vars() %}
+    {% for name in ['label_lookback_days', 'long_tail_max_sessions', 'max_rank', 'reported_days', 'reported_weeks'] %}
+        {% do require_var(name, 'a whole number >= 0', var(name) is integer and var(name) is not boolean and var(name) >= 0) %}
+    {% endfor %}
+    {% for name in ['confidence', 'min_judged_share'] %}
+        {% do require_var(name, 'a number between 0 and 1', var(name) is number and var(name) is not boolean and 0 < var(name) <= 1) %}
+    {% endfor %}
+    {% do require_var('upvote_without_correctness', "'relevant' or 'unjudged'", var('upvote_without_correctness') in ['relevant', 'unjudged']) %}
+    {% do require_var('bootstrap_method', "'bca' or 'percentile'", var('bootstrap_method') in ['bca', 'percentile']) %}
+    {% do require_var('document_id_pattern', 'a regular expression (text)', var('document_id_pattern') is string) %}
+    {% do require_var('as_of', 'an ISO 8601 time (text), or empty', var('as_of') is string) %}
+    {% do require_var('segment_dimensions', 'a list of names', var('segment_dimensions') is sequence and var('segment_dimensions') is not string and var('segment_dimensions') is not mapping and var('segment_dimensions') | reject('string') | list | length == 0) %}
+    {% do require_var('cutoffs', 'a mapping of stage (final, retriever) to a list of ranks >= 1', var('cutoffs') is mapping) %}
+    {% for stage, ranks in var('cutoffs').items() %}
+        {% set is_list = ranks is sequence and ranks is not string and ranks is not mapping %}
+        {% do require_var('cutoffs', 'a mapping of stage (final, retriever) to a list of ranks >= 1', stage in ['final', 'retriever'] and is_list and ranks | reject('integer') | list | length == 0 and (ranks | min) >= 1) %}
+    {% endfor %}
+{% endmacro %}
+
+{% macro require_var(name, expected, is_met) %}
+    {% if not is_met %}
+        {{ exceptions.raise_compiler_error("var " ~ name ~ " must be " ~ expected ~ ", got " ~ var(name) ~ " (dbt_project.yml or --vars)") }}
+    {% endif %}
+{% endmacro %}

@@ -1,0 +1,44 @@
+{#- Pre-hook of a model that is replaced by day: the days it has to rebuild, those whose version
+    exceeds its own highest. A variable of the connection carries them, because a list that is
+    constant in the query is pushed down through views and unnests to the scan, a join is not. -#}
+{% macro set_affected_days(model) -%}
+{%- if is_incremental() -%}
+set variable rq_affected_days = (
+    select coalesce(list(distinct traced_on), [])
+    from {{ ref('int_day_versions') }}
+    where day_version > (select coalesce(max(day_version), 0) from {{ model }})
+)
+{%- else -%}
+set variable rq_affected_days = null
+{%- endif -%}
+{%- endmacro %}
+
+{#- Is this day to be rebuilt? All days are on a first build. -#}
+{% macro is_affected(day) -%}
+{%- if is_incremental() -%}
+list_contains(getvariable('rq_affected_days'), {{ day }})
+{%- else -%}
+true
+{%- endif -%}
+{%- endmacro %}
+
+{#- The version a rebuilt day gets, stamped on its rows. -#}
+{% macro current_day_version() -%}
+(select coalesce(max(day_version), 0) from {{ ref('int_day_versions') }})
+{%- endmacro %}
+
+{#- This model's rows as the last build left them; no rows, with these types, on a first build. -#}
+{% macro rows_so_far(columns) -%}
+{%- if is_incremental() -%}
+select {{ columns | join(', ') }} from {{ this }}
+{%- else -%}
+select {% for name, type in columns.items() %}null::{{ type }} as {{ name }}{{ ', ' if not loop.last }}{% endfor %} where false
+{%- endif -%}
+{%- endmacro %}
+
+{#- Pre-hook of the hourly models: the last three days, which they rebuild every night. -#}
+{% macro set_hourly_days() -%}
+set variable rq_hourly_days = (
+    select list_transform([0, 1, 2], lambda n_days: (as_of::date - n_days)::date) from {{ ref('int_as_of') }}
+)
+{%- endmacro %}

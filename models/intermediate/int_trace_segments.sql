@@ -1,0 +1,53 @@
+with retrievals as (
+    select * from {{ ref('fct_retrievals') }}
+),
+
+described as (
+    select
+        traced_on,
+        traced_at,
+        trace_id,
+        traffic,
+        session_id,
+        -- one over the sample rate, in millionths
+        round(1e6 / sample_rate)::bigint as weight,
+        n_returned,
+        n_candidates,
+        n_duplicates,
+        is_fault,
+        is_missing,
+        map {
+            'intent': intent,
+            'long_tail': case when is_long_tail then 'long_tail' when not is_long_tail then 'head' else 'unknown' end,
+            'index_version': coalesce(index_version, 'unknown'),
+            'embedding_model': coalesce(embedding_model, 'unknown'),
+            'chunker_version': coalesce(chunker_version, 'unknown'),
+            'reranker_version': coalesce(reranker_version, 'unknown'),
+            'prompt_version': coalesce(prompt_version, 'unknown'),
+            'corpus_snapshot_id': coalesce(corpus_snapshot_id, 'unknown'),
+            'experiment_id': coalesce(experiment_id, 'unknown'),
+            'experiment_bucket': coalesce(experiment_bucket, 'unknown'),
+            'environment': coalesce(environment, 'unknown'),
+            'score_type': coalesce(score_type, 'unknown')
+        } as segments
+    from retrievals
+),
+
+declared as (
+    select * exclude (segments), segments, unnest(['total'] || {{ var('segment_dimensions') }}) as segment_dimension
+    from described
+)
+
+select
+    * exclude (segments),
+    case segment_dimension
+        when 'total' then 'total'
+        -- a cross is written 'intent x index_version'; a name nobody knows is an error, not an empty segment
+        else array_to_string(
+            list_transform(string_split(segment_dimension, ' x '), lambda name: coalesce(
+                segments[name], error('vars: segment_dimensions: unknown dimension ' || name)
+            )),
+            ' x '
+        )
+    end as segment_value
+from declared

@@ -1,0 +1,67 @@
+with landed as (
+    select * from {{ landed_rows('feedback') }}
+    where {{ feedback_reject_reason() }} is null
+),
+
+identified as (
+    select
+        *,
+        sha256(row(
+            session_id, trace_id, ts, chunk_ids, rating, rating_scale, grade, implicit, signal, answer_correct,
+            rater_id, label_class, weight, inclusion_probability, dwell_ms
+        )::varchar) as content_id
+    from landed
+),
+
+signals as (
+    select * from {{ ref('label_signals') }}
+),
+
+rating_words as (
+    select * from {{ ref('rating_words') }}
+),
+
+typed as (
+    select
+        -- ids
+        coalesce(landed.feedback_id, landed.content_id) as feedback_id,
+        landed.session_id,
+        landed.trace_id,
+        landed.rater_id,
+
+        -- times
+        {{ utc_timestamp('landed.ts') }} as given_at,
+        {{ utc_timestamp('landed.ingested_at') }} as ingested_at,
+        coalesce({{ utc_timestamp('landed.ingested_at') }}, {{ utc_timestamp('landed.ts') }}) as delivered_at,
+
+        -- what was said, and of which chunks
+        landed.chunk_ids,
+        landed.chunk_ids is null as is_answer_level,
+        landed.rating,
+        landed.rating_scale,
+        {{ rating_label('landed.rating', 'landed.rating_scale', 'rating_words.rating_label') }} as rating_label,
+        try_cast(landed.grade as double)::integer as grade,
+        landed.signal,
+        landed.dwell_ms,
+        landed.answer_correct,
+
+        -- as what it counts
+        coalesce(
+            landed.label_class,
+            signals.label_class,
+            case when landed.implicit then 'implicit' else 'explicit' end
+        ) as label_class,
+        coalesce(landed.weight, 1.0) as weight,
+        landed.inclusion_probability,
+
+        -- where it came from
+        landed.file_id,
+        landed.load_id
+    from identified as landed
+    left join signals
+        on landed.signal = signals.signal
+    left join rating_words
+        on lower(trim(landed.rating)) = rating_words.rating_word
+),
+
+{{ newest_delivery('typed', 'feedback_id') }}

@@ -1,0 +1,27 @@
+with landed as (
+    select * from {{ landed_rows('qrels') }}
+    where {{ qrels_reject_reason() }} is null
+),
+
+typed as (
+    select
+        sha256(row(
+            query_id, chunk_id, doc_id, start_char, end_char, coalesce(label_class, 'golden'), coalesce(labeller, '')
+        )::varchar) as qrel_id,
+        query_id,
+        case when trim(chunk_id) <> '' then chunk_id end as chunk_id,
+        case when trim(doc_id) <> '' then doc_id end as doc_id,
+        start_char,
+        end_char,
+        coalesce(label_class, 'golden') as label_class,
+        coalesce(labeller, '') as labeller,
+        try_cast(grade as double)::integer as grade,
+        {{ utc_timestamp('labelled_at') }} as labelled_at,
+        {{ utc_timestamp('ingested_at') }} as ingested_at,
+        coalesce({{ utc_timestamp('ingested_at') }}, {{ utc_timestamp('labelled_at') }}) as delivered_at,
+        file_id,
+        load_id
+    from landed
+),
+
+{{ newest_delivery('typed', 'qrel_id') }}

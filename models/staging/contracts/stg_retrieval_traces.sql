@@ -1,0 +1,76 @@
+with landed as (
+    select * from {{ landed_rows('retrieval_traces') }}
+    where {{ retrieval_traces_reject_reason() }} is null
+),
+
+ordered as (
+    -- the recorded rank decides where ranks are distinct, else the position in the array
+    select
+        * exclude (retrieved, candidates),
+        {{ in_rank_order('retrieved') }} as retrieved,
+        {{ in_rank_order('candidates') }} as candidates
+    from landed
+),
+
+deduplicated as (
+    -- a chunk counts once, at its best rank; a blank id keeps its place
+    select
+        * exclude (retrieved, candidates),
+        {{ first_of_each_chunk('retrieved') }} as retrieved,
+        {{ first_of_each_chunk('candidates') }} as candidates,
+        len(retrieved) as n_retrieved_landed,
+        len(candidates) as n_candidates_landed
+    from ordered
+),
+
+typed as (
+    select
+        -- ids
+        {{ trace_key() }} as trace_id,
+        coalesce(session_id, {{ trace_key() }}) as session_id,
+        user_id,
+        query_id,
+        eval_run_id,
+
+        -- times
+        {{ utc_timestamp('ts') }} as traced_at,
+        {{ utc_timestamp('ts') }}::date as traced_on,
+        {{ utc_timestamp('ingested_at') }} as ingested_at,
+        coalesce({{ utc_timestamp('ingested_at') }}, {{ utc_timestamp('ts') }}) as delivered_at,
+
+        -- the question and what came back, best first
+        query,
+        intent,
+        top_k,
+        {{ with_rank('retrieved') }} as retrieved,
+        {{ with_rank('candidates') }} as candidates,
+        n_retrieved_landed - len(retrieved) as n_duplicates,
+        n_candidates_landed - len(candidates) as n_candidate_duplicates,
+        {{ n_non_finite('retrieved') }} as n_non_finite_scores,
+        score_type,
+        higher_is_better,
+        filters,
+        filter_empty,
+        error,
+
+        -- versions and circumstances
+        index_version,
+        embedding_model,
+        chunker_version,
+        reranker_version,
+        prompt_version,
+        corpus_snapshot_id,
+        experiment_id,
+        experiment_bucket,
+        environment,
+        coalesce(try_cast(sample_rate as double), 1.0) as sample_rate,
+        retrieval_latency_ms,
+        rerank_latency_ms,
+
+        -- where it came from
+        file_id,
+        load_id
+    from deduplicated
+),
+
+{{ newest_delivery('typed', 'trace_id', 'traced_on') }}

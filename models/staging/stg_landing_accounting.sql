@@ -1,0 +1,29 @@
+with files as (
+    select * from {{ ref('stg_landing_files') }}
+),
+
+accepted as (
+    select * from {{ ref('stg_accepted_lines') }}
+),
+
+quarantined as (
+    select file_id, count(*) as n_quarantined
+    from {{ ref('stg_quarantine') }}
+    group by file_id
+)
+
+select
+    files.file_id,
+    files.contract,
+    files.path,
+    files.load_id,
+    files.n_lines,
+    coalesce(accepted.n_staged, 0) as n_staged,
+    coalesce(accepted.n_duplicates, 0) as n_duplicates,
+    coalesce(accepted.n_superseded, 0) as n_superseded,
+    coalesce(quarantined.n_quarantined, 0) as n_quarantined,
+    coalesce(quarantined.n_quarantined, 0) / nullif(files.n_lines, 0) as quarantined_share,
+    files.key_counts
+from files
+left join accepted using (file_id)
+left join quarantined using (file_id)

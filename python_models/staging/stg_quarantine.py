@@ -1,0 +1,7 @@
+def model(dbt, session):
+    from retrieval_quality.quarantine import with_raw_lines
+
+    rejected = dbt.ref("stg_rejected_lines")
+    if dbt.is_incremental:
+        rejected = rejected.filter(f"file_id not in (select file_id from {dbt.this})")
+    return with_raw_lines(rejected.df())

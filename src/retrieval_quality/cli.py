@@ -1,0 +1,286 @@
+"""The command line: `retrieval-quality`. Imports that cost time wait for the command that needs
+them."""
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from retrieval_quality.settings import (
+    KEEP_PUBLICATIONS,
+    LANDING,
+    PUBLISH_FACT_DAYS,
+    PUBLISHED,
+    WAREHOUSE,
+    SettingsError,
+    positive_int,
+    resolve_place,
+    resolve_settings,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from retrieval_quality.build import BuildResult
+    from retrieval_quality.publish import Publication
+
+EXIT_FAILED: Final = 2
+PLAIN_WIDTH: Final = 130
+
+_landing = click.option(
+    "--landing", metavar="DIR", help=f"Landing folder [env {LANDING[0]}, default {LANDING[1]}]."
+)
+_warehouse = click.option(
+    "--warehouse",
+    metavar="FILE",
+    help=f"The builder's DuckDB file [env {WAREHOUSE[0]}, default {WAREHOUSE[1]}].",
+)
+_published = click.option(
+    "--published",
+    metavar="DIR",
+    help=f"Folder of published versions [env {PUBLISHED[0]}, default {PUBLISHED[1]}].",
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+
+
+class CommandFailed(Exception):
+    """A command could not do its work for a reason its one line gives."""
+
+
+class _Group(click.Group):
+    """Turns every failure into exit code 2: 1 means that a verdict is breached."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.UsageError):
+            raise
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("error: interrupted", err=True)
+        except Exception as error:
+            lines = _expected_lines(error)
+            if not lines:
+                traceback.print_exception(error)
+            for line in lines:
+                click.echo(line, err=True)
+        return ctx.exit(EXIT_FAILED)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="retrieval-quality", prog_name="retrieval-quality")
+def main() -> None:
+    """How good is the retrieval of a production RAG system?
+
+    Exit codes: 0 fine, 1 a verdict is breached, 2 the run failed.
+    """
+
+
+@main.command()
+@_landing
+@_warehouse
+@_published
+@click.option("--vars", "variables", metavar="YAML", help="Mapping of dbt vars to override.")
+@click.option("--full-refresh", is_flag=True, help="Rebuild incremental tables from scratch.")
+@_as_json
+def nightly(
+    landing: str | None,
+    warehouse: str | None,
+    published: str | None,
+    variables: str | None,
+    full_refresh: bool,
+    as_json: bool,
+) -> None:
+    """Check what landed, build and test, publish, print the headline numbers.
+
+    A night that fails leaves the previous publication as it is.
+    """
+    from retrieval_quality.nightly import run_nightly
+    from retrieval_quality.summary import print_summary, read_summary, summary_records
+
+    settings = resolve_settings(
+        landing=landing,
+        warehouse=warehouse,
+        published=published,
+        environ=os.environ,
+        current_dir=Path.cwd(),
+    )
+    with _progress() as say:
+        result = run_nightly(
+            settings, variables=variables, full_refresh=full_refresh, on_progress=say
+        )
+    for note in result.build.notes:
+        click.echo(f"note: {note}", err=True)
+    for warning in result.build.warnings:
+        click.echo(f"warning: {warning.line}", err=True)
+    database = result.publication.database
+    if as_json:
+        summary = summary_records(read_summary(database))
+        _echo_json(
+            {
+                "build": _build_record(result.build),
+                "publication": _publication_record(result.publication),
+                "summary": summary,
+            }
+        )
+        return
+    n_nodes = sum(result.build.counts.values())
+    click.echo(f"Built and tested {n_nodes} nodes in {result.build.elapsed_seconds:.1f} s.")
+    click.echo(_publication_line(result.publication))
+    print_summary(database, _console())
+
+
+@main.command()
+@_landing
+@click.option("--days", type=click.IntRange(min=1), help="Days of traffic.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
+def demo(landing: str | None, days: int | None, seed: int | None) -> None:
+    """Land demo traffic, to try everything without own data."""
+    target = resolve_place(LANDING, landing, environ=os.environ, current_dir=Path.cwd())
+    chosen = {name: value for name, value in (("days", days), ("seed", seed)) if value is not None}
+    with _progress() as say:
+        say("landing demo traffic")
+        try:
+            landed = importlib.import_module("retrieval_quality.demo").build_demo(
+                target, **chosen, on_step=say
+            )
+        except (ImportError, ValueError) as error:
+            raise CommandFailed(str(error)) from error
+    click.echo(landed.describe() if hasattr(landed, "describe") else repr(landed))
+
+
+@main.command()
+@_published
+@_as_json
+def summary(published: str | None, as_json: bool) -> None:
+    """Print the headline numbers of the current publication."""
+    from retrieval_quality.publish import current_database
+    from retrieval_quality.summary import print_summary, read_summary, summary_records
+
+    database = current_database(_place(PUBLISHED, published))
+    if as_json:
+        _echo_json({"database": str(database), "summary": summary_records(read_summary(database))})
+    else:
+        print_summary(database, _console())
+
+
+@main.command()
+@_warehouse
+@_published
+@_as_json
+def publish(warehouse: str | None, published: str | None, as_json: bool) -> None:
+    """Publish the warehouse as it is now; `nightly` does so after its tests have passed."""
+    from retrieval_quality.publish import publish as publish_version
+
+    with _progress() as say:
+        say("publishing")
+        publication = publish_version(
+            _place(WAREHOUSE, warehouse),
+            _place(PUBLISHED, published),
+            keep=positive_int(KEEP_PUBLICATIONS, os.environ),
+            fact_days=positive_int(PUBLISH_FACT_DAYS, os.environ),
+        )
+    if as_json:
+        _echo_json(_publication_record(publication))
+    else:
+        click.echo(_publication_line(publication))
+
+
+@main.command()
+@click.argument("publication_id", required=False)
+@_published
+def rollback(publication_id: str | None, published: str | None) -> None:
+    """Point `current` at PUBLICATION_ID, by default at the version before the current one."""
+    from retrieval_quality.publish import rollback as roll_back
+
+    click.echo(f"current is {roll_back(_place(PUBLISHED, published), publication_id)}")
+
+
+def _place(place: tuple[str, str], option: str | None) -> Path:
+    return resolve_place(place, option, environ=os.environ, current_dir=Path.cwd())
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A spinner with what is being done, on a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda text: status.update(escape(text))
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+def _echo_json(record: object) -> None:
+    click.echo(json.dumps(record, indent=2, allow_nan=False))
+
+
+def _build_record(result: "BuildResult") -> dict[str, object]:
+    return {
+        "status": result.status,
+        "elapsed_seconds": round(result.elapsed_seconds, 3),
+        "nodes": dict(result.counts),
+        "warnings": [warning.line for warning in result.warnings],
+        "notes": list(result.notes),
+        "log": str(result.log_file),
+    }
+
+
+def _publication_record(publication: "Publication") -> dict[str, object]:
+    return {
+        "publication_id": publication.publication_id,
+        "path": str(publication.path),
+        "database": str(publication.database),
+        "as_of": publication.as_of.isoformat().replace("+00:00", "Z"),
+        "published_at": publication.published_at.isoformat().replace("+00:00", "Z"),
+        "n_tables": publication.n_tables,
+        "n_fact_days_written": publication.n_fact_days_written,
+        "n_fact_days_linked": publication.n_fact_days_linked,
+        "pruned": list(publication.pruned),
+    }
+
+
+def _publication_line(publication: "Publication") -> str:
+    return (
+        f"Published {publication.publication_id}: {publication.n_tables} tables, "
+        f"{publication.n_fact_days_written} fact days written, "
+        f"{publication.n_fact_days_linked} unchanged."
+    )
+
+
+def _expected_lines(error: Exception) -> tuple[str, ...]:
+    """What to print for a failure a user can act on; nothing for a defect."""
+    from retrieval_quality.build import BuildFailed, VarsError
+    from retrieval_quality.landing_check import LandingError
+    from retrieval_quality.publish import PublishError
+    from retrieval_quality.summary import SummaryError
+
+    expected = (
+        CommandFailed,
+        SettingsError,
+        LandingError,
+        VarsError,
+        PublishError,
+        SummaryError,
+        OSError,
+    )
+    if isinstance(error, BuildFailed):
+        return (
+            *(f"error: {line}" for line in error.lines),
+            f"details: {error.result.log_file}",
+        )
+    return (f"error: {' '.join(str(error).split())}",) if isinstance(error, expected) else ()

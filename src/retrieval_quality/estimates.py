@@ -1,0 +1,85 @@
+"""Window histograms and denominators to published estimates: the library behind the Python marts."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from retrieval_quality.intervals import CiMethod, mean_intervals
+
+WINDOW = ["window_name", "window_start_at", "window_end_at"]
+SEGMENT = ["traffic", "segment_dimension", "segment_value", "stage", "label_class", "metric", "k"]
+KEY = [*WINDOW, *SEGMENT]
+ESTIMATE = [
+    "estimate", "ci_low", "ci_high", "ci_method", "bound_low", "bound_high", "std_error", "mdd",
+    "estimate_low", "estimate_high",
+]  # fmt: skip
+DENOMINATORS = [
+    "n_units", "n_eff", "n_traces", "n_scored", "n_unlabelled", "n_no_relevant", "n_undefined", "n_stage_absent",
+    "n_fault", "n_no_results", "n_duplicates", "n_missing",
+]  # fmt: skip
+WINDOW_COLUMNS = [*KEY, "completeness", "is_identifiable", "judged_share", *ESTIMATE, *DENOMINATORS]
+WEEKLY_COLUMNS = ["week_start_on", *SEGMENT, *WINDOW_COLUMNS[len(KEY) :], "stability"]
+
+
+def window_estimates(
+    histograms: pd.DataFrame, denominators: pd.DataFrame, *, confidence: float, ci_method: CiMethod
+) -> pd.DataFrame:
+    """Estimate every window x segment x stage x label class x metric x k.
+
+    Args:
+        histograms: `KEY`, value (score) and weight (integer millionths of a unit).
+        denominators: one row per `KEY`: `DENOMINATORS`, completeness, is_identifiable,
+            judged_share (mean judged@k of the scored traces, 0-1 or NULL).
+        confidence: level of both intervals, in (0, 1).
+        ci_method: the bootstrap interval to publish, `bca` or `percentile`.
+
+    Returns:
+        One row per row of `denominators`, sorted by `KEY`, with `WINDOW_COLUMNS`. Where nothing was
+        scored the estimate is NULL and the bound is the whole range. estimate_low and
+        estimate_high are the mean over all traces with every trace that was not scored counted as
+        0 and as 1.
+
+    Raises:
+        ValueError: a histogram has no denominators.
+    """
+    n_eff = denominators.loc[denominators["n_eff"].notna(), [*KEY, "n_eff"]]
+    intervals = mean_intervals(histograms, KEY, n_eff=n_eff, confidence=confidence, ci_method=ci_method)
+    estimates = denominators.merge(intervals.drop(columns="n_eff"), on=KEY, how="left", validate="one_to_one")
+    if estimates["estimate"].notna().sum() != len(intervals):
+        raise ValueError("a histogram has no denominators: int_window_histograms and int_window_denominators disagree")
+
+    scored_share = estimates["n_scored"] / estimates["n_traces"]
+    scored_sum = (estimates["estimate"] * scored_share).fillna(0.0)
+    estimates = estimates.assign(
+        bound_low=estimates["bound_low"].fillna(0.0),
+        bound_high=estimates["bound_high"].fillna(1.0),
+        estimate_low=scored_sum,
+        estimate_high=scored_sum + 1.0 - scored_share,
+    )
+    return estimates.sort_values(KEY, kind="stable", ignore_index=True)[WINDOW_COLUMNS]
+
+
+def weekly_series(weeks: pd.DataFrame) -> pd.DataFrame:
+    """The `week` windows of mart_retrieval_quality as a series per segment, with its stability.
+
+    Stability is the standard deviation of the weekly estimates over their mean half-width (of the
+    bounds): near or below .6 the series moves as its intervals say, well above it something real
+    moved. NULL with fewer than two scored weeks.
+
+    Args:
+        weeks: rows of window `week`, `WINDOW_COLUMNS`.
+
+    Returns:
+        One row per ISO week (its Monday, UTC) and `SEGMENT`, sorted, with `WEEKLY_COLUMNS`.
+    """
+    scored = weeks[weeks["estimate"].notna()]
+    spread = (
+        scored.assign(half_width=(scored["bound_high"] - scored["bound_low"]) / 2)
+        .groupby(SEGMENT, sort=True)
+        .agg(sd=("estimate", "std"), half_width=("half_width", "mean"))
+    )
+    stability = (spread["sd"] / spread["half_width"]).rename("stability").reset_index()
+    series = weeks.merge(stability, on=SEGMENT, how="left").assign(
+        week_start_on=weeks["window_start_at"].dt.date,
+    )
+    return series.sort_values(["week_start_on", *SEGMENT], kind="stable", ignore_index=True)[WEEKLY_COLUMNS]

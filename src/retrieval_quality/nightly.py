@@ -1,0 +1,76 @@
+"""One night: check what landed, build and test, publish. Nothing is published from a build that
+failed, so readers keep the previous publication."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from retrieval_quality.build import BuildFailed, BuildResult, build, check_vars
+from retrieval_quality.landing_check import LandingError, check_landing, damaged_files
+from retrieval_quality.publish import Publication, publish
+from retrieval_quality.settings import Settings, exported
+
+
+@dataclass(frozen=True)
+class NightlyResult:
+    """What a night did: a build whose tests passed, and its publication."""
+
+    build: BuildResult
+    publication: Publication
+
+
+def run_nightly(
+    settings: Settings,
+    *,
+    variables: str | None = None,
+    full_refresh: bool = False,
+    on_progress: Callable[[str], None] | None = None,
+) -> NightlyResult:
+    """Run one night on `settings.landing`.
+
+    `variables` is the YAML of dbt's `--vars`; `on_progress` is told what is being done. Raises
+    VarsError, LandingError, BuildFailed or PublishError; on each of them `current` is untouched
+    unless the message says that the version is published.
+    """
+    say = on_progress if on_progress is not None else _say_nothing
+    check_vars(variables)
+    say("checking what landed")
+    check_landing(settings.landing)
+    say("starting dbt")
+    result = _build(settings, variables=variables, full_refresh=full_refresh, say=say)
+    say("publishing")
+    publication = publish(
+        settings.warehouse,
+        settings.published,
+        keep=settings.keep_publications,
+        fact_days=settings.publish_fact_days,
+    )
+    return NightlyResult(build=result, publication=publication)
+
+
+def _build(
+    settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]
+) -> BuildResult:
+    settings.warehouse.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with exported(settings):
+            return build(
+                project_dir=settings.project_dir,
+                profiles_dir=settings.profiles_dir,
+                log_dir=settings.log_dir,
+                variables=variables,
+                full_refresh=full_refresh,
+                on_node=lambda node: say(f"building {node}"),
+            )
+    except BuildFailed as failed:
+        damaged = damaged_files(settings.landing) if _may_be_a_file(failed) else ()
+        if damaged:
+            raise LandingError(damaged[0]) from failed
+        raise
+
+
+def _may_be_a_file(failed: BuildFailed) -> bool:
+    return any("IO Error" in line for line in failed.lines)
+
+
+def _say_nothing(_: str) -> None:
+    return None

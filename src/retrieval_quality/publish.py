@@ -1,0 +1,463 @@
+"""Published versions: immutable folders, and one link that is swapped when a version is whole."""
+
+import datetime as dt
+import fcntl
+import hashlib
+import importlib.metadata
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+DATABASE_NAME: Final = "rag_quality.duckdb"
+STORAGE_VERSION: Final = "v1.2.0"
+PUBLICATION_TABLE: Final = "dim_publication"
+FACT_DAY: Final = "traced_on"
+FACT_DAY_VERSION: Final = "day_version"
+
+_WHOLE_TABLE_PREFIXES: Final = ("mart_", "dim_")
+_FACT_PREFIX: Final = "fct_"
+_PUBLICATION_ID: Final = re.compile(r"\d{8}T\d{6}Z-(?P<sequence>\d{4,})")
+_UNFINISHED: Final = ".tmp-"
+_FINGERPRINT_KEY: Final = "retrieval_quality_fingerprint"
+_INTEGERS: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"})
+
+
+class PublishError(Exception):
+    """Nothing was published (or rolled back), unless the message says otherwise; one line."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One published version. `as_of` and `published_at` are UTC; a fact day is linked when its
+    Parquet file is the one of the previous publication."""
+
+    publication_id: str
+    path: Path
+    database: Path
+    as_of: dt.datetime
+    published_at: dt.datetime
+    n_tables: int
+    n_fact_days_written: int
+    n_fact_days_linked: int
+    pruned: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _FactDay:
+    day: dt.date
+    version: int
+    fingerprint: str
+
+    @property
+    def file(self) -> str:
+        return f"{FACT_DAY}={self.day.isoformat()}/v{self.version}.parquet"
+
+
+def publish(warehouse: Path, published: Path, *, keep: int, fact_days: int) -> Publication:
+    """Publish what a warehouse holds now: every mart and dimension, and the newest `fact_days`
+    days of every fact; then keep the last `keep` versions.
+
+    The version is written beside the others under a temporary name, flushed to disk and renamed;
+    only then is `current` swapped. Raises PublishError; before the swap nothing a reader sees
+    has changed.
+    """
+    if keep < 1 or fact_days < 1:
+        raise PublishError(f"keep and fact_days must be >= 1, got {keep} and {fact_days}")
+    if not warehouse.is_file():
+        raise PublishError(f"warehouse {warehouse} does not exist; run a night first")
+    with _locked(published):
+        try:
+            return _publish(warehouse, published, keep=keep, fact_days=fact_days)
+        except (duckdb.Error, OSError) as error:
+            raise PublishError(_first_line(error)) from error
+
+
+def rollback(published: Path, to: str | None = None) -> str:
+    """Point `current` at an older version, by default the one before it; returns its id.
+
+    Raises PublishError when there is no such version.
+    """
+    if not published.is_dir():
+        raise PublishError(f"{published} does not exist; nothing was published there yet")
+    with _locked(published):
+        known = publication_ids(published)
+        current = resolve_current(published).name
+        if to is None:
+            older = [known_id for known_id in known if _sequence(known_id) < _sequence(current)]
+            if not older:
+                raise PublishError(f"there is no version before {current} to roll back to")
+            chosen = older[-1]
+        elif to in known:
+            chosen = to
+        else:
+            raise PublishError(f"no version {to}; there are: {', '.join(known) or 'none'}")
+        try:
+            _point_current(published, chosen)
+        except OSError as error:
+            raise PublishError(_first_line(error)) from error
+        return chosen
+
+
+def resolve_current(published: Path) -> Path:
+    """The folder `current` points to now. Resolve once per read: a path through the link may
+    change between two files. Raises PublishError when there is no publication."""
+    link = published / "current"
+    if not link.is_symlink():
+        raise PublishError(f"nothing is published in {published} yet (no link 'current')")
+    version = link.resolve()
+    if not version.is_dir():
+        raise PublishError(f"{link} points to {version.name}, which does not exist")
+    return version
+
+
+def current_database(published: Path) -> Path:
+    """The DuckDB file of the current publication, below its version folder."""
+    return resolve_current(published) / DATABASE_NAME
+
+
+def publication_ids(published: Path) -> tuple[str, ...]:
+    """Ids of all whole versions, oldest publication first."""
+    versions = published / "versions"
+    names = (
+        [path.name for path in versions.iterdir() if _PUBLICATION_ID.fullmatch(path.name)]
+        if versions.is_dir()
+        else []
+    )
+    return tuple(sorted(names, key=_sequence))
+
+
+def _publish(warehouse: Path, published: Path, *, keep: int, fact_days: int) -> Publication:
+    versions = published / "versions"
+    versions.mkdir(exist_ok=True)
+    _remove_unfinished(published)
+    staging = versions / f"{_UNFINISHED}{os.getpid()}"
+    (staging / "parquet").mkdir(parents=True)
+    try:
+        publication = _write_version(warehouse, published, staging, fact_days=fact_days)
+        _flush(staging)
+        staging.rename(publication.path)
+        _flush_entry(versions)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    _point_current(published, publication.publication_id)
+    return replace(publication, pruned=_prune(published, keep, publication.publication_id))
+
+
+def _write_version(
+    warehouse: Path, published: Path, staging: Path, *, fact_days: int
+) -> Publication:
+    previous = _previous_version(published)
+    with closing(duckdb.connect(":memory:", config={"temp_directory": f"{staging}-spill"})) as con:
+        con.execute("set timezone = 'UTC'")
+        con.execute(f"attach {_literal(warehouse)} as warehouse (read_only)")
+        con.execute(
+            f"attach {_literal(staging / DATABASE_NAME)} as out "
+            f"(storage_version '{STORAGE_VERSION}')"
+        )
+        as_of = _as_of(con)
+        published_at = dt.datetime.now(dt.UTC)
+        publication_id = _next_id(published, as_of)
+        _create_publication_table(con, publication_id, as_of, published_at)
+        whole = _tables(con, _WHOLE_TABLE_PREFIXES)
+        for table in whole:
+            _copy_whole(con, table)
+        for table in (*whole, PUBLICATION_TABLE):
+            _write_whole(con, table, staging / "parquet")
+        facts = _tables(con, (_FACT_PREFIX,))
+        days_by_fact = {fact: _copy_fact(con, fact, fact_days) for fact in facts}
+        n_linked = sum(
+            _write_fact(con, fact, days, staging=staging, previous=previous)
+            for fact, days in days_by_fact.items()
+        )
+        con.execute("checkpoint out")
+        con.execute("detach out")
+    path = published / "versions" / publication_id
+    return Publication(
+        publication_id=publication_id,
+        path=path,
+        database=path / DATABASE_NAME,
+        as_of=as_of,
+        published_at=published_at,
+        n_tables=len(whole) + len(facts) + 1,
+        n_fact_days_written=sum(map(len, days_by_fact.values())) - n_linked,
+        n_fact_days_linked=n_linked,
+        pruned=(),
+    )
+
+
+def _tables(con: duckdb.DuckDBPyConnection, prefixes: tuple[str, ...]) -> list[str]:
+    """Names of tables and views in the warehouse's schema main, without dbt's temporary ones."""
+    rows = con.execute(
+        "select table_name from information_schema.tables "
+        "where table_catalog = 'warehouse' and table_schema = 'main' order by table_name"
+    ).fetchall()
+    return [
+        name
+        for (name,) in rows
+        if name.startswith(prefixes) and "__dbt_" not in name and name != PUBLICATION_TABLE
+    ]
+
+
+def _as_of(con: duckdb.DuckDBPyConnection) -> dt.datetime:
+    if not _tables(con, ("int_as_of",)):
+        raise PublishError("the warehouse has no table int_as_of; run a night first")
+    rows = con.execute("select as_of::timestamp from warehouse.main.int_as_of").fetchall()
+    if len(rows) != 1 or rows[0][0] is None:
+        raise PublishError(
+            "there is nothing to publish: int_as_of must hold one row with an as_of, which is "
+            "missing until a trace has landed"
+        )
+    as_of: dt.datetime = rows[0][0]
+    return as_of.replace(tzinfo=dt.UTC)
+
+
+def _create_publication_table(
+    con: duckdb.DuckDBPyConnection,
+    publication_id: str,
+    as_of: dt.datetime,
+    published_at: dt.datetime,
+) -> None:
+    n_landing_files = (
+        "(select count(*) from warehouse.main.stg_landing_files)"
+        if _tables(con, ("stg_landing_files",))
+        else "null"
+    )
+    con.execute(
+        f"create table out.main.{PUBLICATION_TABLE} as select ?::varchar as publication_id, "
+        "?::timestamp as as_of, ?::timestamp as published_at, ?::varchar as package_version, "
+        f"{n_landing_files}::bigint as n_landing_files",
+        [
+            publication_id,
+            as_of.replace(tzinfo=None),
+            published_at.replace(tzinfo=None),
+            importlib.metadata.version("retrieval-quality"),
+        ],
+    )
+
+
+def _copy_whole(con: duckdb.DuckDBPyConnection, table: str) -> None:
+    with _about(table):
+        con.execute(
+            f"create table out.main.{_name(table)} as "
+            f"from warehouse.main.{_name(table)} order by all"
+        )
+
+
+def _write_whole(con: duckdb.DuckDBPyConnection, table: str, folder: Path) -> None:
+    with _about(table):
+        con.execute(
+            f"copy (from out.main.{_name(table)}) to {_literal(folder / f'{table}.parquet')} "
+            "(format parquet, compression zstd)"
+        )
+
+
+def _copy_fact(con: duckdb.DuckDBPyConnection, fact: str, fact_days: int) -> list[_FactDay]:
+    """Copy the newest `fact_days` days that have rows; returns them, oldest first."""
+    with _about(fact):
+        columns = _columns(con, fact)
+        _check_fact_columns(fact, columns)
+        con.execute(
+            f"create table out.main.{_name(fact)} as from warehouse.main.{_name(fact)} "
+            f"where {FACT_DAY} is null or {FACT_DAY} in (select distinct {FACT_DAY} "
+            f"from warehouse.main.{_name(fact)} where {FACT_DAY} is not null "
+            f"order by {FACT_DAY} desc limit {fact_days})"
+        )
+        rows = con.execute(
+            f"select {FACT_DAY}, min({FACT_DAY_VERSION}), max({FACT_DAY_VERSION}), count(*), "
+            f"count({FACT_DAY_VERSION}), sum(hash({', '.join(map(_name, columns))}))::varchar "
+            f"from out.main.{_name(fact)} group by {FACT_DAY} order by {FACT_DAY}"
+        ).fetchall()
+    for day, lowest, highest, n_rows, n_versions, _ in rows:
+        if day is None:
+            raise PublishError(f"{fact}: {n_rows} rows have no {FACT_DAY}")
+        if lowest != highest or n_rows != n_versions:
+            raise PublishError(f"{fact}: {day} has more than one {FACT_DAY_VERSION}, or none")
+    return [
+        _FactDay(day, version, _fingerprint(columns, n_rows, content))
+        for day, version, _, n_rows, _, content in rows
+    ]
+
+
+def _write_fact(
+    con: duckdb.DuckDBPyConnection,
+    fact: str,
+    days: Sequence[_FactDay],
+    *,
+    staging: Path,
+    previous: Path | None,
+) -> int:
+    """Write one Parquet file a day, or link the previous publication's; returns days linked."""
+    folder = staging / "parquet" / fact
+    before = previous / "parquet" / fact if previous is not None else None
+    fingerprints = _published_fingerprints(con, before, days) if before is not None else {}
+    n_linked = 0
+    for day in days:
+        target = folder / day.file
+        target.parent.mkdir(parents=True)
+        if before is not None and fingerprints.get(day.file) == day.fingerprint:
+            _link(before / day.file, target)
+            n_linked += 1
+        else:
+            _write_fact_day(con, fact, day, target)
+    return n_linked
+
+
+def _write_fact_day(con: duckdb.DuckDBPyConnection, fact: str, day: _FactDay, target: Path) -> None:
+    with _about(fact):
+        con.execute(
+            f"copy (select * exclude ({FACT_DAY}) from out.main.{_name(fact)} "
+            f"where {FACT_DAY} = date '{day.day.isoformat()}' order by all) "
+            f"to {_literal(target)} (format parquet, compression zstd, "
+            f"kv_metadata {{{_FINGERPRINT_KEY}: '{day.fingerprint}'}})"
+        )
+
+
+def _columns(con: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
+    rows = con.execute(
+        "select column_name, data_type from duckdb_columns() where database_name = 'warehouse' "
+        "and schema_name = 'main' and table_name = ? order by column_index",
+        [table],
+    ).fetchall()
+    return dict(rows)
+
+
+def _check_fact_columns(fact: str, columns: Mapping[str, str]) -> None:
+    if columns.get(FACT_DAY) != "DATE":
+        raise PublishError(f"{fact}: needs a DATE column {FACT_DAY}, to be published by day")
+    if columns.get(FACT_DAY_VERSION) not in _INTEGERS:
+        raise PublishError(f"{fact}: needs an integer column {FACT_DAY_VERSION}")
+
+
+def _fingerprint(columns: Mapping[str, str], n_rows: int, content: str) -> str:
+    """Equal for equal columns, types and rows, in any row order."""
+    schema = hashlib.sha256(repr(list(columns.items())).encode()).hexdigest()[:16]
+    return f"{schema}:{n_rows}:{content}"
+
+
+def _published_fingerprints(
+    con: duckdb.DuckDBPyConnection, before: Path, days: Sequence[_FactDay]
+) -> dict[str, str]:
+    """Fingerprints by file, of those days' files that the previous publication has. A day version
+    alone is not trusted: a full refresh may count versions anew."""
+    names = {str(before / day.file): day.file for day in days if (before / day.file).is_file()}
+    if not names:
+        return {}
+    rows = con.execute(
+        "select file_name, decode(value) from parquet_kv_metadata(?) where decode(key) = ?",
+        [list(names), _FINGERPRINT_KEY],
+    ).fetchall()
+    return {names[file_name]: fingerprint for file_name, fingerprint in rows}
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _next_id(published: Path, as_of: dt.datetime) -> str:
+    sequence = 1 + max(map(_sequence, publication_ids(published)), default=0)
+    return f"{as_of:%Y%m%dT%H%M%SZ}-{sequence:04d}"
+
+
+def _sequence(publication_id: str) -> int:
+    match = _PUBLICATION_ID.fullmatch(publication_id)
+    return int(match["sequence"]) if match else 0
+
+
+def _previous_version(published: Path) -> Path | None:
+    version = (published / "current").resolve()
+    return version if (published / "current").is_symlink() and version.is_dir() else None
+
+
+def _point_current(published: Path, publication_id: str) -> None:
+    temporary = published / f"{_UNFINISHED}current"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(Path("versions") / publication_id)
+    temporary.replace(published / "current")
+    _flush_entry(published)
+
+
+def _prune(published: Path, keep: int, current: str) -> tuple[str, ...]:
+    pruned = tuple(name for name in publication_ids(published)[:-keep] if name != current)
+    for name in pruned:
+        doomed = published / "versions" / f"{_UNFINISHED}{name}"
+        try:
+            (published / "versions" / name).rename(doomed)
+            shutil.rmtree(doomed)
+        except OSError as error:
+            raise PublishError(
+                f"{current} is published, but the old version {name} cannot be removed: "
+                f"{_first_line(error)}"
+            ) from error
+    return pruned
+
+
+def _remove_unfinished(published: Path) -> None:
+    for path in (*published.glob(f"{_UNFINISHED}*"), *published.glob(f"versions/{_UNFINISHED}*")):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _flush(folder: Path) -> None:
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            _flush_entry(Path(directory, name))
+        _flush_entry(Path(directory))
+
+
+def _flush_entry(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _locked(published: Path) -> Iterator[None]:
+    """One publish or rollback at a time; the kernel lets go when the process ends."""
+    try:
+        published.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(published / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise PublishError(_first_line(error)) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise PublishError(f"another publish or rollback is running in {published}") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _about(table: str) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise PublishError(f"{table}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+
+
+def _name(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def _literal(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

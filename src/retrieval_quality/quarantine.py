@@ -1,0 +1,101 @@
+"""The raw text of rejected lines: what staging turned away, as it was landed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+
+COLUMNS = ["file_id", "load_id", "path_to_read", "line_number", "reject_reason", "raw_text"]
+
+# A rejected line is kept for a person to read; a pasted document of megabytes is cut.
+MAX_RAW_CHARACTERS = 100_000
+
+
+def with_raw_lines(rejected: pd.DataFrame) -> pd.DataFrame:
+    """Add the line number and raw text to rejected lines.
+
+    Args:
+        rejected: one row per rejected line: file_id, load_id, path_to_read, line_place (1-based
+            place among the non-blank lines of the file) and reject_reason.
+
+    Returns:
+        One row per rejected line with `COLUMNS`: line_number is the 1-based physical line (for
+        Parquet the row), raw_text the line as landed, undecodable bytes shown as U+FFFD.
+        `unreadable_line` is told apart into invalid_utf8, invalid_json, not_an_object and
+        no_known_key.
+
+    Raises:
+        OSError: a file that was landed is no longer readable.
+        ValueError: a file has fewer lines than were rejected in it.
+    """
+    rows = [
+        (group.file_id, group.load_id, path, number, _told_apart(group.reject_reason, raw), _readable(raw))
+        for path, lines in rejected.groupby("path_to_read", sort=True)
+        for group, (number, raw) in _matched(str(path), lines)
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS).astype(
+        {"file_id": "int32", "load_id": "int32", "line_number": "int64"}
+        | dict.fromkeys(("path_to_read", "reject_reason", "raw_text"), "str")
+    )
+
+
+def _matched(path: str, lines: pd.DataFrame) -> Iterator[tuple[object, tuple[int, bytes]]]:
+    wanted = {row.line_place: row for row in lines.itertuples()}
+    found = 0
+    for place, numbered in enumerate(_non_blank_lines(path), start=1):
+        if place in wanted:
+            found += 1
+            yield wanted[place], numbered
+    if found != len(wanted):
+        raise ValueError(f"{path}: changed while it was read, {len(wanted) - found} rejected lines are gone")
+
+
+def _non_blank_lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """(physical line number, raw bytes) of each line that is not blank, in the order of the file."""
+    if path.endswith(".parquet"):
+        rows = duckdb.sql("select to_json(landed)::varchar from read_parquet($1) as landed", params=[path])
+        yield from ((number, text.encode()) for number, (text,) in enumerate(rows.fetchall(), start=1))
+        return
+    for number, line in enumerate(_raw_lines(path), start=1):
+        stripped = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if stripped.strip(b" \t\r\n\x0b\x0c"):
+            yield number, stripped.rstrip(b"\r\n")
+
+
+def _raw_lines(path: str) -> Iterator[bytes]:
+    if path.endswith(".gz"):
+        with gzip.open(path) as file:
+            yield from file
+    elif path.endswith(".zst"):
+        # DuckDB reads zstd itself; Python's standard library does from 3.14 on
+        import pyarrow as pa
+
+        with pa.CompressedInputStream(pa.OSFile(path), "zstd") as file:
+            yield from iter(lambda: file.readline(), b"")
+    else:
+        with Path(path).open("rb") as file:
+            yield from file
+
+
+def _told_apart(reason: str, raw: bytes) -> str:
+    if reason != "unreadable_line":
+        return reason
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return "invalid_utf8"
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate is no text
+    except (ValueError, RecursionError):
+        return "invalid_json"
+    return "no_known_key" if isinstance(value, dict) else "not_an_object"
+
+
+def _readable(raw: bytes) -> str:
+    return raw.decode("utf-8", errors="replace")[:MAX_RAW_CHARACTERS]

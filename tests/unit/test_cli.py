@@ -1,0 +1,366 @@
+"""Exit codes, one `error:` line per failure, and JSON on standard output alone."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from retrieval_quality.build import BuildFailed
+from retrieval_quality.cli import main
+from retrieval_quality.nightly import run_nightly
+from retrieval_quality.publish import current_database, publication_ids, resolve_current
+from retrieval_quality.settings import Settings, SettingsError, exported, resolve_settings
+
+PROJECT = """
+name: 'retrieval_quality'  # as the real one
+version: "1.0"
+profile: tiny
+vars: {is_bad: false, as_of: 2026-03-10 12:00:00}
+flags: {send_anonymous_usage_stats: false}
+on-run-start: "{{ check_vars() }}"
+models: {+materialized: table}
+"""
+PROFILE = """
+tiny:
+  target: dev
+  outputs:
+    dev: {type: duckdb, path: "{{ env_var('RQ_WAREHOUSE') }}", threads: 1}
+"""
+CHECK_VARS = """
+{% macro check_vars() %}
+{% if execute and var('is_bad') is not boolean %}
+{{ exceptions.raise_compiler_error("var is_bad must be a boolean, got '" ~ var('is_bad') ~ "'") }}
+{% endif %}
+select 1
+{% endmacro %}
+"""
+LANDED = """
+select count(*) as n from read_json('{{ env_var("RQ_LANDING") }}/feedback/*', columns = {a: 'INT'})
+"""
+MART = """
+select w.window_name, timestamp '2026-03-09 12:00:00' - w.age as window_start_at,
+    timestamp '2026-03-10 12:00:00' - w.age as window_end_at, traffic, dimension
+    as segment_dimension, 'all' as segment_value, stage, label_class, m.metric, m.k,
+    case when m.metric = 'recall' and label_class = 'explicit' then 'nan'::double else m.e end
+    as estimate, m.e - 0.05 as ci_low, m.e + 0.05 as ci_high, 'bca' as ci_method,
+    m.e - 0.1 as bound_low, m.e + 0.1 as bound_high, 1234::bigint as n_units,
+    2000::bigint as n_traces, 1500::bigint as n_scored,
+    not (m.metric = 'recall' and label_class = 'explicit') as is_identifiable
+from (values ('rolling_24h', interval 0 day), ('rolling_24h', interval 1 day),
+      ('trailing_28d', interval 0 day), ('day', interval 0 day)) w(window_name, age),
+    (values ('production')) t(traffic), (values ('total'), ('intent')) d(dimension),
+    (values ('final')) s(stage), (values ('golden'), ('explicit')) l(label_class),
+    (values ('precision', 5, 0.25::double), ('precision', 3, 0.2), ('recall', 5, 0.5),
+      ('recall', 10, 0.75), ('ndcg', 10, 0.625)) m(metric, k, e)
+"""
+TESTS = """
+models:
+  - name: landed
+    columns:
+      - name: n
+        data_tests: [{not_null: {config: {enabled: "{{ not var('is_bad') }}"}}}]
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    root: Path
+
+    @property
+    def published(self) -> Path:
+        return self.root / "published"
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    for variable in [name for name in os.environ if name.startswith(("RQ_", "DBT_"))]:
+        monkeypatch.delenv(variable)
+    monkeypatch.chdir(tmp_path)
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def project(place: Place) -> Place:
+    place.write("dbt_project.yml", PROJECT)
+    place.write("profiles/profiles.yml", PROFILE)
+    place.write("macros/check_vars.sql", CHECK_VARS)
+    place.write("models/int_as_of.sql", "select '{{ var(\"as_of\") }}'::timestamp as as_of")
+    place.write("models/landed.sql", LANDED)
+    place.write("models/mart_retrieval_quality.sql", MART)
+    place.write("models/tests.yml", TESTS)
+    place.write("tests/not_bad.sql", "select 1 as a where {{ var('is_bad') }}")
+    place.write("landing/feedback/a.jsonl", '{"a": 1}\n')
+    return place
+
+
+def settings_of(place: Place, environ: Mapping[str, str] | None = None) -> Settings:
+    return resolve_settings(environ=environ or {}, current_dir=place.root)
+
+
+def test_help_is_fast_and_loads_neither_dbt_nor_duckdb() -> None:
+    program = (
+        "import sys; from click.testing import CliRunner; from retrieval_quality.cli import main; "
+        "result = CliRunner().invoke(main, ['--help']); assert result.exit_code == 0; "
+        "heavy = {'dbt', 'duckdb', 'rich', 'pandas', 'numpy'} & set(sys.modules); "
+        "assert not heavy, heavy; print(result.output)"
+    )
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert time.perf_counter() - started < 2
+    for command in (b"nightly", b"demo", b"summary", b"publish", b"rollback"):
+        assert command in done.stdout
+
+
+def test_version() -> None:
+    assert run("--version").output == "retrieval-quality, version 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("nope",), ("nightly", "--nope"), ("demo", "--days", "0"), ("rollback", "a", "b")],
+)
+def test_usage_errors_exit_2(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+def test_a_night_publishes_and_a_failed_one_leaves_the_publication_untouched(
+    project: Place,
+) -> None:
+    good = run("nightly")
+    assert good.exit_code == 0, good.output
+    database = current_database(project.published)
+    assert database.parent.name == "20260310T120000Z-0001"
+    assert "Published 20260310T120000Z-0001: 2 tables" in good.stdout
+    assert good.stdout.endswith(f"Published database: {database}\n")
+    assert (project.root / "warehouse/retrieval_quality.duckdb").is_file()
+    assert "RQ_LANDING" not in os.environ
+
+    bad = run("nightly", "--vars", "{is_bad: true}")
+    assert bad.exit_code == 2
+    assert bad.stderr == (
+        "error: test not_bad (tests/not_bad.sql): Got 1 result, configured to fail if != 0\n"
+        f"details: {project.root}/logs/dbt.log\n"
+    )
+    assert bad.stdout == ""
+    wrong = run("nightly", "--vars", "{is_bad: two}")
+    assert (wrong.exit_code, wrong.stderr.splitlines()[0]) == (
+        2,
+        "error: var is_bad must be a boolean, got 'two'",
+    )
+    project.write("landing/feedbak/a.jsonl", "")
+    stray = run("nightly")
+    assert stray.exit_code == 2
+    assert stray.stderr.startswith("error: landing folder 'feedbak' is no contract; did you mean")
+    assert stray.stderr.count("\n") == 1
+    assert current_database(project.published) == database
+    assert publication_ids(project.published) == ("20260310T120000Z-0001",)
+
+
+def test_nightly_json(project: Place) -> None:
+    result = run("nightly", "--json", "--published", "elsewhere")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert record["build"]["status"] == "success"
+    assert record["build"]["nodes"] == {"pass": 2, "success": 4}
+    assert record["publication"]["as_of"] == "2026-03-10T12:00:00Z"
+    assert Path(record["publication"]["database"]).is_file()
+    assert Path(record["publication"]["path"]).parent == project.root / "elsewhere" / "versions"
+    shown = [
+        (row["window_name"], row["label_class"], row["metric"], row["k"], row["estimate"])
+        for row in record["summary"]
+    ]
+    assert shown == [
+        (window, label_class, metric, k, estimate)
+        for window in ("rolling_24h", "trailing_28d")
+        for label_class in ("explicit", "golden")
+        for metric, k, estimate in (
+            ("precision", 5, 0.25),
+            ("recall", 5, None if label_class == "explicit" else 0.5),
+            ("recall", 10, None if label_class == "explicit" else 0.75),
+            ("ndcg", 10, 0.625),
+        )
+    ]
+    assert {row["window_end_at"] for row in record["summary"]} == {"2026-03-10T12:00:00Z"}
+
+
+def test_summary_publish_and_rollback(project: Place) -> None:
+    assert run("nightly").exit_code == 0
+    text = run("summary").stdout
+    assert "Last 24 hours (2026-03-09 12:00 to 2026-03-10 12:00 UTC)" in text
+    assert "Four weeks" in text
+    [row] = [line for line in text.splitlines() if "golden" in line and "ndcg@10" in line][:1]
+    assert (
+        row.split()
+        == (
+            "golden production final ndcg@10 0.625 [0.575, 0.675] [0.525, 0.725] 1,234 1,500/2,000"
+        ).split()
+    )
+    marked = [line for line in text.splitlines() if " ~ " in line]
+    assert len(marked) == 4
+    assert all("explicit" in line and "recall@" in line for line in marked)
+    assert "~ the labels of this class do not cover enough" in text
+
+    again = run("publish", "--json")
+    assert json.loads(again.stdout)["publication_id"] == "20260310T120000Z-0002"
+    assert run("rollback").stdout == "current is 20260310T120000Z-0001\n"
+    assert resolve_current(project.published).name == "20260310T120000Z-0001"
+    assert run("rollback", "20260310T120000Z-0002").exit_code == 0
+    missing = run("rollback", "20260310T120000Z-0009")
+    assert missing.exit_code == 2
+    assert missing.stderr.startswith("error: no version 20260310T120000Z-0009; there are: 2026")
+    shown = json.loads(run("summary", "--json").stdout)
+    assert shown["database"] == str(current_database(project.published))
+    assert len(shown["summary"]) == 16
+
+
+def test_a_damaged_file_is_named_although_the_engine_does_not(project: Place) -> None:
+    project.write("landing/feedback/b.jsonl.zst", "")
+    (project.root / "landing/feedback/b.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfdgarbage")
+    result = run("nightly")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(
+        "error: landing/feedback/b.jsonl.zst: damaged, cannot be decompressed ("
+    )
+
+
+def test_run_nightly_reports_progress_and_raises(project: Place) -> None:
+    said: list[str] = []
+    result = run_nightly(settings_of(project), on_progress=said.append)
+    assert result.publication.path.is_dir()
+    assert said[:2] == ["checking what landed", "starting dbt"]
+    assert "building mart_retrieval_quality" in said
+    assert said[-1] == "publishing"
+    with pytest.raises(BuildFailed, match="not_bad"):
+        run_nightly(settings_of(project), variables="is_bad: true")
+
+
+@pytest.mark.parametrize("text", ["[1", "two"])
+def test_bad_vars_exit_2_before_anything_runs(project: Place, text: str) -> None:
+    result = run("nightly", "--vars", text)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: --vars ")
+    assert result.stderr.count("\n") == 1
+    assert not (project.root / "warehouse").exists()
+
+
+def test_expected_failures_are_one_line(place: Place) -> None:
+    place.write("dbt_project.yml", PROJECT)
+    for arguments, line in (
+        (("nightly",), f"landing folder {place.root}/landing does not exist"),
+        (("summary",), f"nothing is published in {place.root}/published yet (no link 'current')"),
+        (("rollback",), f"{place.root}/published does not exist; nothing was published there yet"),
+        (
+            ("publish",),
+            f"warehouse {place.root}/warehouse/retrieval_quality.duckdb does not exist; "
+            "run a night first",
+        ),
+    ):
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == f"error: {line}\n"
+
+
+def test_a_defect_exits_2_with_a_traceback_and_an_interrupt_without(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(error: BaseException) -> types.ModuleType:
+        def build_demo(*_: object, on_step: object) -> None:
+            raise error
+
+        module = types.ModuleType("retrieval_quality.demo")
+        module.__dict__["build_demo"] = build_demo
+        return module
+
+    monkeypatch.setitem(sys.modules, "retrieval_quality.demo", raising(ZeroDivisionError("x")))
+    result = run("demo")
+    assert result.exit_code == 2
+    assert "ZeroDivisionError" in result.stderr
+    monkeypatch.setitem(sys.modules, "retrieval_quality.demo", raising(KeyboardInterrupt()))
+    result = run("demo")
+    assert (result.exit_code, result.stderr) == (2, "error: interrupted\n")
+    monkeypatch.setitem(sys.modules, "retrieval_quality.demo", raising(ValueError("days: 3\n< 4")))
+    result = run("demo")
+    assert (result.exit_code, result.stderr) == (2, "error: days: 3 < 4\n")
+
+
+def test_demo_passes_only_what_was_given(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Described:
+        def describe(self) -> str:
+            return "landed 5 days"
+
+    calls: list[tuple[Path, dict[str, int]]] = []
+
+    def build_demo(landing: Path, *, on_step: object, **options: int) -> Described:
+        calls.append((landing, options))
+        return Described()
+
+    module = types.ModuleType("retrieval_quality.demo")
+    module.__dict__["build_demo"] = build_demo
+    monkeypatch.setitem(sys.modules, "retrieval_quality.demo", module)
+    assert run("demo").stdout == "landed 5 days\n"
+    assert run("demo", "--landing", "mine", "--days", "5", "--seed", "0").exit_code == 0
+    assert calls == [
+        (place.root / "landing", {}),
+        (place.root / "mine", {"days": 5, "seed": 0}),
+    ]
+
+
+def test_settings_take_the_option_then_the_environment_then_the_default(place: Place) -> None:
+    place.write("dbt_project.yml", PROJECT)
+    environ = {"RQ_LANDING": "env/landing", "RQ_PUBLISHED": "/abs/p", "RQ_WAREHOUSE": ""}
+    settings = resolve_settings(
+        landing="../option", environ=environ, current_dir=place.root / "sub" / ".."
+    )
+    assert settings.landing == place.root.parent / "option"
+    assert settings.published == Path("/abs/p")
+    assert settings.warehouse == place.root / "warehouse/retrieval_quality.duckdb"
+    assert settings_of(place, environ).landing == place.root / "env/landing"
+    assert settings_of(place).profiles_dir == place.root / "profiles"
+    assert (settings.keep_publications, settings.publish_fact_days) == (7, 28)
+
+
+def test_project_dir(place: Place) -> None:
+    elsewhere = place.root / "elsewhere"
+    elsewhere.mkdir()
+    place.write("project/dbt_project.yml", PROJECT)
+    place.write("other/dbt_project.yml", PROJECT.replace("retrieval_quality", "another"))
+    named = resolve_settings(environ={"RQ_PROJECT_DIR": "../project"}, current_dir=elsewhere)
+    assert named.project_dir == place.root / "project"
+    with pytest.raises(SettingsError, match="other holds no dbt_project"):
+        resolve_settings(environ={"RQ_PROJECT_DIR": "../other"}, current_dir=elsewhere)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²"])
+def test_numbers_of_the_environment_are_checked(place: Place, text: str) -> None:
+    place.write("dbt_project.yml", PROJECT)
+    with pytest.raises(SettingsError, match=r"RQ_KEEP_PUBLICATIONS must be a whole number >= 1"):
+        settings_of(place, {"RQ_KEEP_PUBLICATIONS": text})
+
+
+def test_exported_puts_the_environment_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write("dbt_project.yml", PROJECT)
+    monkeypatch.setenv("RQ_LANDING", "before")
+    settings = settings_of(place)
+    with pytest.raises(ZeroDivisionError), exported(settings):
+        assert os.environ["RQ_LANDING"] == str(settings.landing)
+        assert os.environ["RQ_WAREHOUSE"] == str(settings.warehouse)
+        raise ZeroDivisionError
+    assert os.environ["RQ_LANDING"] == "before"
+    assert "RQ_WAREHOUSE" not in os.environ

@@ -1,0 +1,424 @@
+"""What readers of `published/` may count on."""
+
+import datetime as dt
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import retrieval_quality.publish as module
+from retrieval_quality.publish import (
+    Publication,
+    PublishError,
+    current_database,
+    publication_ids,
+    publish,
+    resolve_current,
+    rollback,
+)
+
+AS_OF = "2026-03-10 12:30:15.25"
+
+
+@dataclass(frozen=True)
+class Places:
+    warehouse: Path
+    published: Path
+
+    def run(self, *statements: str) -> None:
+        with closing(duckdb.connect(str(self.warehouse))) as con:
+            for statement in statements:
+                con.execute(statement)
+
+    def publish(self, *, keep: int = 7, fact_days: int = 3) -> Publication:
+        return publish(self.warehouse, self.published, keep=keep, fact_days=fact_days)
+
+    def query(self, sql: str) -> list[tuple[object, ...]]:
+        return query(current_database(self.published), sql)
+
+
+def query(database: Path, sql: str) -> list[tuple[object, ...]]:
+    with closing(duckdb.connect(str(database), read_only=True)) as con:
+        return con.execute(sql).fetchall()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    places = Places(tmp_path / "build" / "wh.duckdb", tmp_path / "it's published")
+    places.warehouse.parent.mkdir()
+    places.run(
+        f"create table int_as_of as select timestamp '{AS_OF}' as as_of",
+        "create table stg_landing_files as select range as file_id from range(4)",
+        "create table mart_a as select i as k, {'x': i, 'y': [i, i + 1]} as nested, "
+        "['b', 'a'] as list_value, i::hugeint as big, map {'k': i} as m "
+        "from range(5, 0, -1) t(i)",
+        "create view mart_view as select k from mart_a",
+        "create table mart_empty as select 1 as a where false",
+        "create table mart_a__dbt_tmp as select 1 as a",
+        "create table dim_metrics as select 'recall' as metric",
+        "create table int_private as select 1 as a",
+        "create table fct_scores as select date '2026-03-05' + d::integer as traced_on, "
+        "1 as day_version, d * 100 + r as id, r / 7 as score from range(5) a(d), range(50) b(r)",
+        "create schema dbt_test__audit",
+        "create table dbt_test__audit.mart_failures as select 1 as a",
+    )
+    return places
+
+
+def parquet(publication: Publication) -> dict[str, Path]:
+    root = publication.path / "parquet"
+    return {str(path.relative_to(root)): path for path in sorted(root.rglob("*.parquet"))}
+
+
+def test_what_is_published(places: Places) -> None:
+    publication = places.publish()
+    assert publication.publication_id == "20260310T123015Z-0001"
+    assert publication.as_of == dt.datetime(2026, 3, 10, 12, 30, 15, 250_000, tzinfo=dt.UTC)
+    assert publication.path == places.published / "versions" / publication.publication_id
+    assert resolve_current(places.published) == publication.path.resolve()
+    assert os.readlink(places.published / "current") == f"versions/{publication.publication_id}"
+    tables = ["dim_metrics", "dim_publication", "fct_scores", "mart_a", "mart_empty", "mart_view"]
+    assert places.query("select table_name from duckdb_tables() order by all") == [
+        (table,) for table in tables
+    ]
+    assert publication.n_tables == len(tables)
+    assert sorted(parquet(publication)) == [
+        "dim_metrics.parquet",
+        "dim_publication.parquet",
+        "fct_scores/traced_on=2026-03-07/v1.parquet",
+        "fct_scores/traced_on=2026-03-08/v1.parquet",
+        "fct_scores/traced_on=2026-03-09/v1.parquet",
+        "mart_a.parquet",
+        "mart_empty.parquet",
+        "mart_view.parquet",
+    ]
+    assert sorted(path.name for path in publication.path.iterdir()) == [
+        "parquet",
+        "rag_quality.duckdb",
+    ]
+    assert not list(places.published.rglob(".tmp-*"))
+
+
+def test_database_and_parquet_hold_the_same_rows(places: Places) -> None:
+    publication = places.publish()
+    fact = f"read_parquet('{str(publication.path).replace(chr(39), chr(39) * 2)}/parquet/fct_scores/**')"
+    for difference in (
+        f"select traced_on, day_version, id, score from {fact} except all from fct_scores",
+        f"from fct_scores except all select traced_on, day_version, id, score from {fact}",
+    ):
+        assert places.query(difference) == []
+    assert places.query("select count(*), min(traced_on) from fct_scores") == [
+        (150, dt.date(2026, 3, 7))
+    ]
+    mart = duckdb.read_parquet(str(parquet(publication)["mart_a.parquet"]))
+    assert mart.fetchall() == [
+        (i, {"x": i, "y": [i, i + 1]}, ["b", "a"], float(i), {"k": i}) for i in range(1, 6)
+    ]
+    assert places.query("select k, nested, big from mart_a limit 1") == [
+        (1, {"x": 1, "y": [1, 2]}, 1)
+    ]
+
+
+def test_dim_publication(places: Places) -> None:
+    before = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    publication = places.publish()
+    columns = "publication_id, as_of, published_at, package_version, n_landing_files"
+    [row] = places.query(f"select {columns} from dim_publication")
+    assert row[:2] == (publication.publication_id, dt.datetime(2026, 3, 10, 12, 30, 15, 250_000))
+    assert isinstance(row[2], dt.datetime)
+    assert before <= row[2] <= dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    assert row[3:] == ("0.1.0", 4)
+    copy = duckdb.read_parquet(str(parquet(publication)["dim_publication.parquet"]))
+    assert copy.select(columns).fetchall() == [row]
+
+
+def test_landing_files_are_unknown_without_their_ledger(places: Places) -> None:
+    places.run("drop table stg_landing_files")
+    places.publish()
+    assert places.query("select n_landing_files from dim_publication") == [(None,)]
+
+
+def test_as_of_with_a_time_zone_is_published_in_utc(places: Places) -> None:
+    places.run(
+        "create or replace table int_as_of as "
+        "select timestamptz '2026-03-10 01:00:00+02:00' as as_of"
+    )
+    assert places.publish().publication_id == "20260309T230000Z-0001"
+
+
+def test_storage_version_is_readable_by_older_duckdb(places: Places) -> None:
+    header = places.publish().database.read_bytes()[:20]
+    assert header[8:12] == b"DUCK"
+    assert int.from_bytes(header[12:20], "little") == 65
+    assert not list(places.published.rglob("*.wal"))
+
+
+def test_unchanged_fact_days_are_hard_links(places: Places) -> None:
+    first = places.publish()
+    assert (first.n_fact_days_written, first.n_fact_days_linked) == (3, 0)
+    places.run(
+        "update fct_scores set score = 0, day_version = 2 where traced_on = date '2026-03-08'"
+    )
+    second = places.publish()
+    assert second.publication_id == "20260310T123015Z-0002"
+    assert (second.n_fact_days_written, second.n_fact_days_linked) == (1, 2)
+    old, new = parquet(first), parquet(second)
+    for day in ("2026-03-07", "2026-03-09"):
+        name = f"fct_scores/traced_on={day}/v1.parquet"
+        assert old[name].stat().st_ino == new[name].stat().st_ino
+    changed = new["fct_scores/traced_on=2026-03-08/v2.parquet"]
+    assert duckdb.read_parquet(str(changed)).max("score").fetchall() == [(0.0,)]
+    assert "fct_scores/traced_on=2026-03-08/v1.parquet" not in new
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update fct_scores set score = score + 1 where id = 201",
+        "alter table fct_scores add column extra varchar",
+        "delete from fct_scores where id = 201",
+    ],
+)
+def test_a_version_counted_anew_does_not_link_other_content(places: Places, change: str) -> None:
+    first = places.publish()
+    places.run(change)
+    second = places.publish()
+    name = "fct_scores/traced_on=2026-03-07/v1.parquet"
+    assert parquet(first)[name].stat().st_ino != parquet(second)[name].stat().st_ino
+    published = duckdb.read_parquet(str(parquet(second)[name]), hive_partitioning=True)
+    columns = ", ".join(published.columns)
+    with closing(duckdb.connect(str(places.warehouse))) as con:
+        expected = con.execute(
+            f"select {columns} from fct_scores where traced_on = '2026-03-07' order by all"
+        ).fetchall()
+    assert published.order("all").fetchall() == expected
+
+
+def test_copies_where_linking_fails(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    first = places.publish()
+    monkeypatch.setattr(os, "link", no_links)
+    second = places.publish()
+    name = "fct_scores/traced_on=2026-03-09/v1.parquet"
+    assert parquet(first)[name].read_bytes() == parquet(second)[name].read_bytes()
+    assert parquet(first)[name].stat().st_ino != parquet(second)[name].stat().st_ino
+
+
+def test_whole_tables_do_not_depend_on_row_order(places: Places) -> None:
+    first = places.publish()
+    places.run("create or replace table mart_a as from mart_a order by k")
+    second = places.publish()
+    assert (
+        parquet(first)["mart_a.parquet"].read_bytes()
+        == parquet(second)["mart_a.parquet"].read_bytes()
+    )
+
+
+def test_prune_keeps_the_last_versions_and_the_current_one(places: Places) -> None:
+    ids = [places.publish(keep=2).publication_id for _ in range(4)]
+    assert publication_ids(places.published) == tuple(ids[2:])
+    assert places.publish(keep=1).pruned == tuple(ids[2:])
+    assert publication_ids(places.published) == ("20260310T123015Z-0005",)
+
+
+def test_sequence_goes_on_when_as_of_goes_back(places: Places) -> None:
+    first = places.publish()
+    places.run("update int_as_of set as_of = timestamp '2026-03-01 00:00:00'")
+    second = places.publish()
+    assert second.publication_id == "20260301T000000Z-0002"
+    assert publication_ids(places.published) == (first.publication_id, second.publication_id)
+
+
+def test_rollback(places: Places) -> None:
+    ids = [places.publish().publication_id for _ in range(3)]
+    assert rollback(places.published) == ids[1]
+    assert resolve_current(places.published).name == ids[1]
+    assert rollback(places.published) == ids[0]
+    with pytest.raises(PublishError, match=f"no version before {ids[0]}"):
+        rollback(places.published)
+    assert rollback(places.published, ids[2]) == ids[2]
+    with pytest.raises(PublishError, match=r"no version \.\./x; there are: " + ", ".join(ids)):
+        rollback(places.published, "../x")
+    assert resolve_current(places.published).name == ids[2]
+
+
+def test_publish_after_rollback_does_not_reuse_an_id_nor_lose_the_way_back(
+    places: Places,
+) -> None:
+    ids = [places.publish().publication_id for _ in range(2)]
+    rollback(places.published)
+    third = places.publish(keep=3)
+    assert third.publication_id.endswith("-0003")
+    assert publication_ids(places.published) == (*ids, third.publication_id)
+
+
+def test_leftovers_of_a_killed_publish_are_removed(places: Places) -> None:
+    leftover = places.published / "versions" / ".tmp-99"
+    leftover.mkdir(parents=True)
+    (leftover / "rag_quality.duckdb").write_bytes(b"half")
+    (places.published / ".tmp-current").symlink_to("versions/none")
+    places.publish()
+    assert not list(places.published.rglob(".tmp-*"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (
+            "create view mart_z as select error('no such run') as a",
+            "mart_z: .*no such run",
+        ),
+        ("alter table fct_scores rename traced_on to day", "fct_scores: needs a DATE column"),
+        ("alter table fct_scores drop day_version", "fct_scores: needs an integer column"),
+        (
+            "update fct_scores set day_version = 2 where id = 401",
+            "fct_scores: 2026-03-09 has more than one day_version",
+        ),
+        ("update fct_scores set traced_on = null where id = 401", "1 rows have no traced_on"),
+        ("drop table int_as_of", "no table int_as_of"),
+        ("update int_as_of set as_of = null", "nothing to publish"),
+    ],
+)
+def test_a_failed_publish_leaves_current_untouched(
+    places: Places, statement: str, message: str
+) -> None:
+    first = places.publish()
+    places.run(statement)
+    with pytest.raises(PublishError, match=message) as caught:
+        places.publish()
+    assert "\n" not in str(caught.value)
+    assert resolve_current(places.published) == first.path.resolve()
+    assert publication_ids(places.published) == (first.publication_id,)
+    assert not list(places.published.rglob(".tmp-*"))
+
+
+@pytest.mark.parametrize("step", ["_flush", "_write_fact_day", "_copy_whole", "_flush_entry"])
+def test_an_error_at_any_step_before_the_swap_leaves_current_untouched(
+    places: Places, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    first = places.publish()
+    places.run("update fct_scores set day_version = 2")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, step, full)
+    with pytest.raises(PublishError, match="No space left on device"):
+        places.publish()
+    monkeypatch.undo()
+    assert resolve_current(places.published) == first.path.resolve()
+    assert places.query("select publication_id from dim_publication") == [(first.publication_id,)]
+    places.publish()
+
+
+def test_missing_and_locked_warehouse(places: Places, tmp_path: Path) -> None:
+    with pytest.raises(PublishError, match="does not exist; run a night first"):
+        publish(tmp_path / "none.duckdb", places.published, keep=1, fact_days=1)
+    program = (
+        f"import duckdb; con = duckdb.connect({str(places.warehouse)!r}); "
+        "print('open', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(PublishError, match="Could not set lock"):
+            places.publish()
+        holder.communicate(b"\n")
+
+
+def test_one_publish_at_a_time(places: Places) -> None:
+    places.publish()
+    with (
+        module._locked(places.published),
+        pytest.raises(PublishError, match="another publish or rollback is running"),
+    ):
+        places.publish()
+
+
+def test_nothing_published_yet(tmp_path: Path) -> None:
+    with pytest.raises(PublishError, match="nothing is published"):
+        resolve_current(tmp_path)
+    with pytest.raises(PublishError, match="does not exist"):
+        rollback(tmp_path / "none")
+
+
+READER = """
+import os, sys, time, duckdb
+published = sys.argv[1]
+n_reads, seen = 0, set()
+while not os.path.exists(os.path.join(published, "stop")):
+    version = os.path.realpath(os.path.join(published, "current"))
+    con = duckdb.connect(os.path.join(version, "rag_quality.duckdb"), read_only=True)
+    generations = con.execute(
+        "select distinct generation from mart_g union all select distinct generation from fct_g"
+    ).fetchall()
+    con.close()
+    files = duckdb.execute(
+        "select distinct generation from read_parquet([?, ?])",
+        [version + "/parquet/mart_g.parquet", version + "/parquet/fct_g/*/*.parquet"],
+    ).fetchall()
+    assert len(set(generations)) == 1 and generations[:1] == files, (generations, files)
+    seen.add(generations[0])
+    n_reads += 1
+    if n_reads == 1:
+        print("reading", flush=True)
+print(n_reads, len(seen))
+"""
+
+
+@pytest.fixture
+def readers(places: Places) -> Iterator[list[subprocess.Popen[str]]]:
+    write_generation(places, 0)
+    places.publish()
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", READER, str(places.published)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    yield started
+    for reader in started:
+        reader.kill()
+        reader.communicate()
+
+
+def write_generation(places: Places, generation: int) -> None:
+    places.run(
+        f"create or replace table mart_g as select {generation} as generation from range(1000)",
+        "create or replace table fct_g as select date '2026-03-01' + (i % 2)::integer "
+        f"as traced_on, {generation} as day_version, {generation} as generation "
+        "from range(1000) t(i)",
+    )
+
+
+def test_readers_never_see_a_torn_publication(
+    places: Places, readers: list[subprocess.Popen[str]]
+) -> None:
+    for reader in readers:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "reading\n"
+    for generation in range(1, 11):
+        write_generation(places, generation)
+        places.publish()
+        time.sleep(0.05)
+    (places.published / "stop").touch()
+    for reader in readers:
+        output, errors = reader.communicate(timeout=30)
+        assert reader.returncode == 0, errors
+        n_reads, n_generations = map(int, output.split())
+        assert n_reads >= 3
+        assert n_generations >= 2
