@@ -108,7 +108,8 @@ def test_what_is_published(places: Places) -> None:
 
 def test_database_and_parquet_hold_the_same_rows(places: Places) -> None:
     publication = places.publish()
-    fact = f"read_parquet('{str(publication.path).replace(chr(39), chr(39) * 2)}/parquet/fct_scores/**')"
+    folder = str(publication.path / "parquet" / "fct_scores").replace("'", "''")
+    fact = f"read_parquet('{folder}/**')"
     for difference in (
         f"select traced_on, day_version, id, score from {fact} except all from fct_scores",
         f"from fct_scores except all select traced_on, day_version, id, score from {fact}",

@@ -1,0 +1,112 @@
+"""A throw-away warehouse for tests: land rows, build with dbt, query; and the scoring SQL alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import duckdb
+import pytest
+
+from retrieval_quality.build import build
+
+PROJECT = Path(__file__).parents[1]
+SHARED = PROJECT.parent / "shared"
+PROJECT_PARTS = ("dbt_project.yml", "macros", "models", "profiles", "python_models", "seeds")
+
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="needs the shared reference data beside the repository (../shared)"
+)
+
+Rows = Iterable[Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """A landing folder and the warehouse that is built from it, below `root`."""
+
+    root: Path
+
+    @property
+    def landing(self) -> Path:
+        return self.root / "landing"
+
+    @property
+    def path(self) -> Path:
+        return self.root / "warehouse.duckdb"
+
+    def land(self, contract: str, content: Rows | bytes, name: str = "part-0.jsonl") -> Path:
+        """Write one landing file: JSON lines of `content`, or its bytes as they are."""
+        file = self.landing / contract / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(content, bytes):
+            content = "".join(f"{json.dumps(row)}\n" for row in content).encode()
+        file.write_bytes(content)
+        return file
+
+    def build(
+        self,
+        variables: Mapping[str, object] | None = None,
+        *,
+        seeds: Mapping[str, str] | None = None,
+        full_refresh: bool = False,
+    ) -> None:
+        """`dbt build` of the project; `seeds` replaces seed files by name (CSV text)."""
+        self.landing.mkdir(parents=True, exist_ok=True)
+        with mock.patch.dict(os.environ, self.environment):
+            build(
+                project_dir=self._project(seeds) if seeds else PROJECT,
+                profiles_dir=PROJECT / "profiles",
+                log_dir=self.root / "logs",
+                variables=json.dumps(dict(variables or {})),
+                full_refresh=full_refresh,
+            )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "RQ_LANDING": str(self.landing),
+            "RQ_WAREHOUSE": str(self.path),
+            "RQ_TEMP_DIRECTORY": str(self.root / "tmp"),
+            "DBT_TARGET_PATH": str(self.root / "target"),
+        }
+
+    def query(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
+        with duckdb.connect(str(self.path), read_only=True) as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+    def _project(self, seeds: Mapping[str, str]) -> Path:
+        project = self.root / "project"
+        shutil.rmtree(project, ignore_errors=True)
+        project.mkdir(parents=True)
+        for part in PROJECT_PARTS:
+            source = PROJECT / part
+            if source.is_dir():
+                shutil.copytree(source, project / part)
+            else:
+                shutil.copy(source, project / part)
+        (project / "tests" / "data").mkdir(parents=True)
+        for name, text in seeds.items():
+            (project / "seeds" / f"{name}.csv").write_text(text)
+        return project
+
+
+def edited_seed(name: str, **columns_by_key: Mapping[str, str]) -> str:
+    """The text of a seed with cells replaced: `edited_seed("label_classes", golden={"relevant_from": "2"})`."""
+    import csv
+    import io
+
+    with (PROJECT / "seeds" / f"{name}.csv").open(newline="") as file:
+        reader = csv.DictReader(file)
+        key = (reader.fieldnames or [""])[0]
+        rows = [row | columns_by_key.get(row[key], {}) for row in reader]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=reader.fieldnames or [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
