@@ -2,10 +2,11 @@
     exceeds its own highest. A variable of the connection carries them, because a list that is
     constant in the query is pushed down through views and unnests to the scan, a join is not. -#}
 {% macro set_affected_days(model) -%}
+{%- set day_versions = ref('int_day_versions') -%}
 {%- if is_incremental() -%}
 set variable rq_affected_days = (
     select coalesce(list(distinct traced_on), [])
-    from {{ ref('int_day_versions') }}
+    from {{ day_versions }}
     where day_version > (select coalesce(max(day_version), 0) from {{ model }})
 )
 {%- else -%}

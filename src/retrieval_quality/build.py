@@ -20,9 +20,7 @@ MAX_MESSAGE_CHARS: Final = 400
 
 _FAILED: Final = frozenset({"error", "fail", "runtime error", "partial success"})
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_HEADING: Final = re.compile(
-    r"^(?:[A-Z]\w* )*Error(?: in (?P<kind>[\w ]+?) (?P<name>\S+) \((?P<path>[^)]*)\))?$"
-)
+_HEADING: Final = re.compile(r"^(?:[A-Z]\w* )*Error(?: in (?P<kind>[\w ]+?) (?P<name>\S+) \((?P<path>[^)]*)\))?$")
 _STOP: Final = re.compile(
     r"^(?:LINE \d+:|-{5,}|>|\^|compiled code at|The search space used was|Possible (?:fixes|sol))"
 )
@@ -203,9 +201,7 @@ def _node_message(result: "NodeResult") -> NodeMessage:
 
 def _exception_message(error: BaseException) -> NodeMessage:
     text = _ANSI.sub("", str(error))
-    headings = [
-        match for line in text.splitlines() if (match := _HEADING.match(line.strip())) is not None
-    ]
+    headings = [match for line in text.splitlines() if (match := _HEADING.match(line.strip())) is not None]
     named = next((heading for heading in headings if heading["name"]), None)
     if named is None or named["kind"] == "operation":
         return NodeMessage("", one_line(text) or type(error).__name__)
@@ -219,9 +215,7 @@ def _raised(text: str) -> str:
     lines = [line.removeprefix(prefix) for line in text.splitlines()]
     last = max(index for index, line in enumerate(lines) if line.startswith(_TRACEBACK))
     raised = [
-        index
-        for index, line in enumerate(lines[last + 1 :], start=last + 1)
-        if re.match(r"[A-Za-z_][\w.]*(:|$)", line)
+        index for index, line in enumerate(lines[last + 1 :], start=last + 1) if re.match(r"[A-Za-z_][\w.]*(:|$)", line)
     ]
     return "\n".join(lines[raised[0] :]) if raised else text
 

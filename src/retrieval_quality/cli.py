@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 EXIT_FAILED: Final = 2
 PLAIN_WIDTH: Final = 130
 
-_landing = click.option(
-    "--landing", metavar="DIR", help=f"Landing folder [env {LANDING[0]}, default {LANDING[1]}]."
-)
+_landing = click.option("--landing", metavar="DIR", help=f"Landing folder [env {LANDING[0]}, default {LANDING[1]}].")
 _warehouse = click.option(
     "--warehouse",
     metavar="FILE",
@@ -112,9 +110,7 @@ def nightly(
         current_dir=Path.cwd(),
     )
     with _progress() as say:
-        result = run_nightly(
-            settings, variables=variables, full_refresh=full_refresh, on_progress=say
-        )
+        result = run_nightly(settings, variables=variables, full_refresh=full_refresh, on_progress=say)
     for note in result.build.notes:
         click.echo(f"note: {note}", err=True)
     for warning in result.build.warnings:
@@ -147,9 +143,7 @@ def demo(landing: str | None, days: int | None, seed: int | None) -> None:
     with _progress() as say:
         say("landing demo traffic")
         try:
-            landed = importlib.import_module("retrieval_quality.demo").build_demo(
-                target, **chosen, on_step=say
-            )
+            landed = importlib.import_module("retrieval_quality.demo").build_demo(target, **chosen, on_step=say)
         except (ImportError, ValueError) as error:
             raise CommandFailed(str(error)) from error
     click.echo(landed.describe() if hasattr(landed, "describe") else repr(landed))

@@ -55,10 +55,7 @@ def check_landing(landing: Path) -> None:
         elif entry.name in CONTRACTS:
             raise LandingError(f"{_shown(path)}: is a file; a contract is a folder of files")
         elif entry.name.endswith(_DATA_LIKE):
-            raise LandingError(
-                f"{_shown(path)}: lies outside a contract folder; "
-                f"move it to {landing.name}/<contract>/"
-            )
+            raise LandingError(f"{_shown(path)}: lies outside a contract folder; move it to {landing.name}/<contract>/")
 
 
 def damaged_files(landing: Path) -> tuple[str, ...]:
@@ -88,9 +85,7 @@ def _check_contract_name(landing: Path, name: str) -> None:
         return
     close = difflib.get_close_matches(name, CONTRACTS, n=1)
     hint = f"; did you mean '{close[0]}'?" if close else "."
-    raise LandingError(
-        f"{landing.name} folder '{name}' is no contract{hint} Known: {', '.join(CONTRACTS)}"
-    )
+    raise LandingError(f"{landing.name} folder '{name}' is no contract{hint} Known: {', '.join(CONTRACTS)}")
 
 
 def _listed(directory: Path) -> list[os.DirEntry[str]]:
@@ -117,8 +112,7 @@ def _check_file(path: Path) -> None:
         extension = _extension(path.name)
         subject = f"extension {extension}" if extension else "a file without extension"
         raise LandingError(
-            f"{_shown(path)}: {subject} is not read; "
-            f"use {', '.join(EXTENSIONS[:-1])} or {EXTENSIONS[-1]}"
+            f"{_shown(path)}: {subject} is not read; use {', '.join(EXTENSIONS[:-1])} or {EXTENSIONS[-1]}"
         )
     try:
         status = path.stat()

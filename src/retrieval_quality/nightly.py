@@ -47,9 +47,7 @@ def run_nightly(
     return NightlyResult(build=result, publication=publication)
 
 
-def _build(
-    settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]
-) -> BuildResult:
+def _build(settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]) -> BuildResult:
     settings.warehouse.parent.mkdir(parents=True, exist_ok=True)
     try:
         with exported(settings):

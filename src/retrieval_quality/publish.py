@@ -126,9 +126,7 @@ def publication_ids(published: Path) -> tuple[str, ...]:
     """Ids of all whole versions, oldest publication first."""
     versions = published / "versions"
     names = (
-        [path.name for path in versions.iterdir() if _PUBLICATION_ID.fullmatch(path.name)]
-        if versions.is_dir()
-        else []
+        [path.name for path in versions.iterdir() if _PUBLICATION_ID.fullmatch(path.name)] if versions.is_dir() else []
     )
     return tuple(sorted(names, key=_sequence))
 
@@ -151,17 +149,12 @@ def _publish(warehouse: Path, published: Path, *, keep: int, fact_days: int) -> 
     return replace(publication, pruned=_prune(published, keep, publication.publication_id))
 
 
-def _write_version(
-    warehouse: Path, published: Path, staging: Path, *, fact_days: int
-) -> Publication:
+def _write_version(warehouse: Path, published: Path, staging: Path, *, fact_days: int) -> Publication:
     previous = _previous_version(published)
     with closing(duckdb.connect(":memory:", config={"temp_directory": f"{staging}-spill"})) as con:
         con.execute("set timezone = 'UTC'")
         con.execute(f"attach {_literal(warehouse)} as warehouse (read_only)")
-        con.execute(
-            f"attach {_literal(staging / DATABASE_NAME)} as out "
-            f"(storage_version '{STORAGE_VERSION}')"
-        )
+        con.execute(f"attach {_literal(staging / DATABASE_NAME)} as out (storage_version '{STORAGE_VERSION}')")
         as_of = _as_of(con)
         published_at = dt.datetime.now(dt.UTC)
         publication_id = _next_id(published, as_of)
@@ -174,8 +167,7 @@ def _write_version(
         facts = _tables(con, (_FACT_PREFIX,))
         days_by_fact = {fact: _copy_fact(con, fact, fact_days) for fact in facts}
         n_linked = sum(
-            _write_fact(con, fact, days, staging=staging, previous=previous)
-            for fact, days in days_by_fact.items()
+            _write_fact(con, fact, days, staging=staging, previous=previous) for fact, days in days_by_fact.items()
         )
         con.execute("checkpoint out")
         con.execute("detach out")
@@ -200,9 +192,7 @@ def _tables(con: duckdb.DuckDBPyConnection, prefixes: tuple[str, ...]) -> list[s
         "where table_catalog = 'warehouse' and table_schema = 'main' order by table_name"
     ).fetchall()
     return [
-        name
-        for (name,) in rows
-        if name.startswith(prefixes) and "__dbt_" not in name and name != PUBLICATION_TABLE
+        name for (name,) in rows if name.startswith(prefixes) and "__dbt_" not in name and name != PUBLICATION_TABLE
     ]
 
 
@@ -226,9 +216,7 @@ def _create_publication_table(
     published_at: dt.datetime,
 ) -> None:
     n_landing_files = (
-        "(select count(*) from warehouse.main.stg_landing_files)"
-        if _tables(con, ("stg_landing_files",))
-        else "null"
+        "(select count(*) from warehouse.main.stg_landing_files)" if _tables(con, ("stg_landing_files",)) else "null"
     )
     con.execute(
         f"create table out.main.{PUBLICATION_TABLE} as select ?::varchar as publication_id, "
@@ -245,10 +233,7 @@ def _create_publication_table(
 
 def _copy_whole(con: duckdb.DuckDBPyConnection, table: str) -> None:
     with _about(table):
-        con.execute(
-            f"create table out.main.{_name(table)} as "
-            f"from warehouse.main.{_name(table)} order by all"
-        )
+        con.execute(f"create table out.main.{_name(table)} as from warehouse.main.{_name(table)} order by all")
 
 
 def _write_whole(con: duckdb.DuckDBPyConnection, table: str, folder: Path) -> None:
@@ -281,8 +266,7 @@ def _copy_fact(con: duckdb.DuckDBPyConnection, fact: str, fact_days: int) -> lis
         if lowest != highest or n_rows != n_versions:
             raise PublishError(f"{fact}: {day} has more than one {FACT_DAY_VERSION}, or none")
     return [
-        _FactDay(day, version, _fingerprint(columns, n_rows, content))
-        for day, version, _, n_rows, _, content in rows
+        _FactDay(day, version, _fingerprint(columns, n_rows, content)) for day, version, _, n_rows, _, content in rows
     ]
 
 
@@ -342,9 +326,7 @@ def _fingerprint(columns: Mapping[str, str], n_rows: int, content: str) -> str:
     return f"{schema}:{n_rows}:{content}"
 
 
-def _published_fingerprints(
-    con: duckdb.DuckDBPyConnection, before: Path, days: Sequence[_FactDay]
-) -> dict[str, str]:
+def _published_fingerprints(con: duckdb.DuckDBPyConnection, before: Path, days: Sequence[_FactDay]) -> dict[str, str]:
     """Fingerprints by file, of those days' files that the previous publication has. A day version
     alone is not trusted: a full refresh may count versions anew."""
     names = {str(before / day.file): day.file for day in days if (before / day.file).is_file()}
@@ -396,8 +378,7 @@ def _prune(published: Path, keep: int, current: str) -> tuple[str, ...]:
             shutil.rmtree(doomed)
         except OSError as error:
             raise PublishError(
-                f"{current} is published, but the old version {name} cannot be removed: "
-                f"{_first_line(error)}"
+                f"{current} is published, but the old version {name} cannot be removed: {_first_line(error)}"
             ) from error
     return pruned
 

@@ -16,9 +16,7 @@ PUBLISHED: Final = ("RQ_PUBLISHED", "published")
 KEEP_PUBLICATIONS: Final = ("RQ_KEEP_PUBLICATIONS", 7)
 PUBLISH_FACT_DAYS: Final = ("RQ_PUBLISH_FACT_DAYS", 28)
 
-_PROJECT_LINE: Final = re.compile(
-    rf"^name:\s*(['\"]?){PROJECT_NAME}\1\s*(#.*)?$", flags=re.MULTILINE
-)
+_PROJECT_LINE: Final = re.compile(rf"^name:\s*(['\"]?){PROJECT_NAME}\1\s*(#.*)?$", flags=re.MULTILINE)
 
 
 class SettingsError(Exception):
@@ -98,9 +96,7 @@ def find_project_dir(*, environ: Mapping[str, str], current_dir: Path) -> Path:
     if named:
         project_dir = _absolute(named, current_dir)
         if not _is_project(project_dir):
-            raise SettingsError(
-                f"RQ_PROJECT_DIR {project_dir} holds no dbt_project.yml named {PROJECT_NAME}"
-            )
+            raise SettingsError(f"RQ_PROJECT_DIR {project_dir} holds no dbt_project.yml named {PROJECT_NAME}")
         return project_dir
     for candidate in (current_dir, Path(__file__).resolve().parents[2]):
         if _is_project(candidate):

@@ -25,8 +25,7 @@ HEADLINES: Final = (
     ("ndcg", 10),
 )
 NOT_IDENTIFIABLE_NOTE: Final = (
-    "~ the labels of this class do not cover enough to identify the metric; "
-    "no verdict uses such a row"
+    "~ the labels of this class do not cover enough to identify the metric; no verdict uses such a row"
 )
 
 
@@ -66,9 +65,7 @@ def read_summary(database: Path) -> tuple[SummaryRow, ...]:
         for field in dataclasses.fields(SummaryRow)
     )
     windows = ", ".join(f"'{name}'" for name, _ in WINDOWS)
-    metrics = ", ".join(
-        f"('{metric}', {k}, {position})" for position, (metric, k) in enumerate(HEADLINES)
-    )
+    metrics = ", ".join(f"('{metric}', {k}, {position})" for position, (metric, k) in enumerate(HEADLINES))
     query = f"""
         with headlines(metric, k, position) as (values {metrics}),
         ranked as (
@@ -91,10 +88,7 @@ def read_summary(database: Path) -> tuple[SummaryRow, ...]:
 
 def summary_records(rows: Sequence[SummaryRow]) -> list[dict[str, str | int | float | bool | None]]:
     """The rows as JSON objects; times in ISO 8601 UTC, what is not finite as null."""
-    return [
-        {field.name: _json_value(getattr(row, field.name)) for field in dataclasses.fields(row)}
-        for row in rows
-    ]
+    return [{field.name: _json_value(getattr(row, field.name)) for field in dataclasses.fields(row)} for row in rows]
 
 
 def print_summary(database: Path, console: "Console") -> None:

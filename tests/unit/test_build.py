@@ -46,13 +46,15 @@ select 1
 PYTHON_MODEL = """
 def check(frame):
     if len(frame) > %d:
-        raise ValueError("the histogram has too many rows\\nsecond line")
+        in_a_cycle_with_its_traceback = ValueError("the histogram has too many rows\\nsecond line")
+        raise in_a_cycle_with_its_traceback
 
 
 def model(dbt, session):
-    frame = dbt.ref("one").df()
-    check(frame)
-    return frame
+    print("chatter")
+    relation = dbt.ref("one")
+    check(relation)
+    return relation.df()
 """
 TESTS = """
 models:
@@ -127,12 +129,12 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
     return project
 
 
-def test_success_is_quiet_counted_and_lets_the_database_go(
+def test_success_leaves_stdout_alone_is_counted_and_lets_the_database_go(
     tiny: Tiny, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = Path.cwd()
     result = tiny.build()
-    assert capfd.readouterr() == ("", "")
+    assert capfd.readouterr() == ("", "chatter\n")
     assert result.status == "success"
     assert dict(result.counts) == {"success": 3, "warn": 1}
     assert [warning.line for warning in result.warnings] == [
@@ -146,9 +148,7 @@ def test_success_is_quiet_counted_and_lets_the_database_go(
     assert Path.cwd() == before
 
 
-def test_every_failure_is_one_line_with_its_root_cause(
-    tiny: Tiny, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_every_failure_is_one_line_with_its_root_cause(tiny: Tiny, capfd: pytest.CaptureFixture[str]) -> None:
     tiny.write("landing/x.jsonl", '{"a":1\n')
     landing = tiny.root / "landing"
     tiny.write("models/py.py", PYTHON_MODEL % 0)
@@ -170,12 +170,8 @@ def test_every_failure_is_one_line_with_its_root_cause(
     )
     assert lines["model py"] == "ValueError: the histogram has too many rows second line"
     assert lines["model undefined"].startswith("'reff' is undefined.")
-    assert lines["test ids_are_two (models/failing.yml)"] == (
-        "Got 1 result, configured to fail if != 0"
-    )
-    assert lines["unit test doubles (models/failing.yml)"] == (
-        "actual differs from expected: @@ ,id +++,2 ---,3"
-    )
+    assert lines["test ids_are_two (models/failing.yml)"] == ("Got 1 result, configured to fail if != 0")
+    assert lines["unit test doubles (models/failing.yml)"] == ("actual differs from expected: @@ ,id +++,2 ---,3")
     assert lines["model contracted"] == (
         "the enforced contract does not hold: "
         "gone missing in definition (model none, contract DATE); "
@@ -184,7 +180,7 @@ def test_every_failure_is_one_line_with_its_root_cause(
     assert len(lines) == len(failed.lines) == 7
     assert not any("\n" in line for line in failed.lines)
     assert failed.result.counts["skipped"] == 2
-    assert capfd.readouterr() == ("", "")
+    assert capfd.readouterr() == ("", "chatter\n")
     assert tiny.is_free()
 
 
@@ -198,8 +194,7 @@ def test_a_wrong_var_arrives_as_one_line_and_the_next_build_works(tiny: Tiny) ->
 def test_errors_before_any_node_runs(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     [line] = tiny.failed(target="nope").lines
     assert line == (
-        "The profile 'tiny' does not have a target named 'nope'. "
-        "The valid target names for this profile are: - dev"
+        "The profile 'tiny' does not have a target named 'nope'. The valid target names for this profile are: - dev"
     )
     tiny.write("models/broken.sql", 'select {{ "x')
     [line] = tiny.failed().lines
@@ -211,13 +206,8 @@ def test_errors_before_any_node_runs(tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_locked_warehouse_is_one_line(tiny: Tiny) -> None:
-    program = (
-        f"import duckdb; con = duckdb.connect({str(tiny.warehouse)!r}); "
-        "print('open', flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
+    program = f"import duckdb; con = duckdb.connect({str(tiny.warehouse)!r}); print('open', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         [line] = tiny.failed().lines
@@ -225,9 +215,7 @@ def test_a_locked_warehouse_is_one_line(tiny: Tiny) -> None:
     assert line.startswith("IO Error: Could not set lock on file")
 
 
-def test_one_process_can_build_one_warehouse_after_another(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_process_can_build_one_warehouse_after_another(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.build()
     other = tiny.root / "other.duckdb"
     monkeypatch.setenv("RQ_WAREHOUSE", str(other))

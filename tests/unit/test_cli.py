@@ -183,8 +183,7 @@ def test_nightly_json(project: Place) -> None:
     assert Path(record["publication"]["database"]).is_file()
     assert Path(record["publication"]["path"]).parent == project.root / "elsewhere" / "versions"
     shown = [
-        (row["window_name"], row["label_class"], row["metric"], row["k"], row["estimate"])
-        for row in record["summary"]
+        (row["window_name"], row["label_class"], row["metric"], row["k"], row["estimate"]) for row in record["summary"]
     ]
     assert shown == [
         (window, label_class, metric, k, estimate)
@@ -232,9 +231,7 @@ def test_a_damaged_file_is_named_although_the_engine_does_not(project: Place) ->
     (project.root / "landing/feedback/b.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfdgarbage")
     result = run("nightly")
     assert result.exit_code == 2
-    assert result.stderr.startswith(
-        "error: landing/feedback/b.jsonl.zst: damaged, cannot be decompressed ("
-    )
+    assert result.stderr.startswith("error: landing/feedback/b.jsonl.zst: damaged, cannot be decompressed (")
 
 
 def test_run_nightly_reports_progress_and_raises(project: Place) -> None:
@@ -265,8 +262,7 @@ def test_expected_failures_are_one_line(place: Place) -> None:
         (("rollback",), f"{place.root}/published does not exist; nothing was published there yet"),
         (
             ("publish",),
-            f"warehouse {place.root}/warehouse/retrieval_quality.duckdb does not exist; "
-            "run a night first",
+            f"warehouse {place.root}/warehouse/retrieval_quality.duckdb does not exist; run a night first",
         ),
     ):
         result = run(*arguments)
@@ -322,9 +318,7 @@ def test_demo_passes_only_what_was_given(place: Place, monkeypatch: pytest.Monke
 def test_settings_take_the_option_then_the_environment_then_the_default(place: Place) -> None:
     place.write("dbt_project.yml", PROJECT)
     environ = {"RQ_LANDING": "env/landing", "RQ_PUBLISHED": "/abs/p", "RQ_WAREHOUSE": ""}
-    settings = resolve_settings(
-        landing="../option", environ=environ, current_dir=place.root / "sub" / ".."
-    )
+    settings = resolve_settings(landing="../option", environ=environ, current_dir=place.root / "sub" / "..")
     assert settings.landing == place.root.parent / "option"
     assert settings.published == Path("/abs/p")
     assert settings.warehouse == place.root / "warehouse/retrieval_quality.duckdb"

@@ -489,13 +489,15 @@ def test_default_agrees_with_both_on_real_scores(run: str, method: CiMethod) -> 
     for measure in REAL_MEASURES:
         scores = table.loc[table.measure == measure, "value"].to_numpy()
         whole = np.round(scores * LATTICE)
-        ours, theirs = endpoints_over_seeds(whole, method, n_seeds=4, n_resamples=2_000)
+        ours, theirs = endpoints_over_seeds(whole, method, n_seeds=5, n_resamples=2_000)
         data = pd.DataFrame({"g": 0, "value": scores, "weight": UNIT})
         row = mean_intervals(data, ["g"], ci_method=method).iloc[0]
         assert len(scores) == 225 and row.ci_method == method
         for witness in (ours, theirs):
             ends = witness.mean(axis=0) / LATTICE
-            assert np.abs(ends - [row.ci_low, row.ci_high]).max() <= 0.002, (run, measure)
+            noise = witness.std(axis=0, ddof=1) / LATTICE / np.sqrt(len(witness))
+            difference = np.abs(ends - [row.ci_low, row.ci_high])
+            assert (difference <= 0.002 + 3 * noise).all(), (run, measure, difference)
 
 
 @pytest.mark.parametrize("method", ["percentile", "bca"])

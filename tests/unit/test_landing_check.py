@@ -92,9 +92,7 @@ def test_contract_that_is_a_file(landing: Path) -> None:
 @pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "x.jsonl.gz", "x.parquet"])
 def test_stray_data_file(landing: Path, name: str) -> None:
     (landing / name).write_bytes(LINE)
-    assert fault(landing) == (
-        f"landing/{name}: lies outside a contract folder; move it to landing/<contract>/"
-    )
+    assert fault(landing) == (f"landing/{name}: lies outside a contract folder; move it to landing/<contract>/")
 
 
 @pytest.mark.parametrize(
@@ -111,8 +109,7 @@ def test_stray_data_file(landing: Path, name: str) -> None:
 def test_unread_extension(landing: Path, name: str, subject: str) -> None:
     (landing / "feedback" / name).write_bytes(LINE)
     assert fault(landing) == (
-        f"landing/feedback/{name}: {subject} is not read; "
-        "use .jsonl, .jsonl.gz, .jsonl.zst or .parquet"
+        f"landing/feedback/{name}: {subject} is not read; use .jsonl, .jsonl.gz, .jsonl.zst or .parquet"
     )
 
 
@@ -163,9 +160,7 @@ def test_symbolic_links_below_a_contract_would_be_skipped_by_the_reader(landing:
     (landing / "feedback" / "y.jsonl").symlink_to(target)
     read = duckdb.execute(f"select file from glob('{landing}/*/**')").fetchall()
     assert read == [(str(target),)]
-    assert fault(landing) == (
-        "landing/feedback/y.jsonl: is a symbolic link, which is not read; copy it"
-    )
+    assert fault(landing) == ("landing/feedback/y.jsonl: is a symbolic link, which is not read; copy it")
 
 
 def test_contract_folder_may_be_a_symbolic_link(landing: Path, tmp_path: Path) -> None:

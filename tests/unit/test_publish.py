@@ -85,9 +85,7 @@ def test_what_is_published(places: Places) -> None:
     assert resolve_current(places.published) == publication.path.resolve()
     assert os.readlink(places.published / "current") == f"versions/{publication.publication_id}"
     tables = ["dim_metrics", "dim_publication", "fct_scores", "mart_a", "mart_empty", "mart_view"]
-    assert places.query("select table_name from duckdb_tables() order by all") == [
-        (table,) for table in tables
-    ]
+    assert places.query("select table_name from duckdb_tables() order by all") == [(table,) for table in tables]
     assert publication.n_tables == len(tables)
     assert sorted(parquet(publication)) == [
         "dim_metrics.parquet",
@@ -115,16 +113,10 @@ def test_database_and_parquet_hold_the_same_rows(places: Places) -> None:
         f"from fct_scores except all select traced_on, day_version, id, score from {fact}",
     ):
         assert places.query(difference) == []
-    assert places.query("select count(*), min(traced_on) from fct_scores") == [
-        (150, dt.date(2026, 3, 7))
-    ]
+    assert places.query("select count(*), min(traced_on) from fct_scores") == [(150, dt.date(2026, 3, 7))]
     mart = duckdb.read_parquet(str(parquet(publication)["mart_a.parquet"]))
-    assert mart.fetchall() == [
-        (i, {"x": i, "y": [i, i + 1]}, ["b", "a"], float(i), {"k": i}) for i in range(1, 6)
-    ]
-    assert places.query("select k, nested, big from mart_a limit 1") == [
-        (1, {"x": 1, "y": [1, 2]}, 1)
-    ]
+    assert mart.fetchall() == [(i, {"x": i, "y": [i, i + 1]}, ["b", "a"], float(i), {"k": i}) for i in range(1, 6)]
+    assert places.query("select k, nested, big from mart_a limit 1") == [(1, {"x": 1, "y": [1, 2]}, 1)]
 
 
 def test_dim_publication(places: Places) -> None:
@@ -147,10 +139,7 @@ def test_landing_files_are_unknown_without_their_ledger(places: Places) -> None:
 
 
 def test_as_of_with_a_time_zone_is_published_in_utc(places: Places) -> None:
-    places.run(
-        "create or replace table int_as_of as "
-        "select timestamptz '2026-03-10 01:00:00+02:00' as as_of"
-    )
+    places.run("create or replace table int_as_of as select timestamptz '2026-03-10 01:00:00+02:00' as as_of")
     assert places.publish().publication_id == "20260309T230000Z-0001"
 
 
@@ -164,9 +153,7 @@ def test_storage_version_is_readable_by_older_duckdb(places: Places) -> None:
 def test_unchanged_fact_days_are_hard_links(places: Places) -> None:
     first = places.publish()
     assert (first.n_fact_days_written, first.n_fact_days_linked) == (3, 0)
-    places.run(
-        "update fct_scores set score = 0, day_version = 2 where traced_on = date '2026-03-08'"
-    )
+    places.run("update fct_scores set score = 0, day_version = 2 where traced_on = date '2026-03-08'")
     second = places.publish()
     assert second.publication_id == "20260310T123015Z-0002"
     assert (second.n_fact_days_written, second.n_fact_days_linked) == (1, 2)
@@ -218,10 +205,7 @@ def test_whole_tables_do_not_depend_on_row_order(places: Places) -> None:
     first = places.publish()
     places.run("create or replace table mart_a as from mart_a order by k")
     second = places.publish()
-    assert (
-        parquet(first)["mart_a.parquet"].read_bytes()
-        == parquet(second)["mart_a.parquet"].read_bytes()
-    )
+    assert parquet(first)["mart_a.parquet"].read_bytes() == parquet(second)["mart_a.parquet"].read_bytes()
 
 
 def test_prune_keeps_the_last_versions_and_the_current_one(places: Places) -> None:
@@ -289,9 +273,7 @@ def test_leftovers_of_a_killed_publish_are_removed(places: Places) -> None:
         ("update int_as_of set as_of = null", "nothing to publish"),
     ],
 )
-def test_a_failed_publish_leaves_current_untouched(
-    places: Places, statement: str, message: str
-) -> None:
+def test_a_failed_publish_leaves_current_untouched(places: Places, statement: str, message: str) -> None:
     first = places.publish()
     places.run(statement)
     with pytest.raises(PublishError, match=message) as caught:
@@ -324,13 +306,8 @@ def test_an_error_at_any_step_before_the_swap_leaves_current_untouched(
 def test_missing_and_locked_warehouse(places: Places, tmp_path: Path) -> None:
     with pytest.raises(PublishError, match="does not exist; run a night first"):
         publish(tmp_path / "none.duckdb", places.published, keep=1, fact_days=1)
-    program = (
-        f"import duckdb; con = duckdb.connect({str(places.warehouse)!r}); "
-        "print('open', flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
+    program = f"import duckdb; con = duckdb.connect({str(places.warehouse)!r}); print('open', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         with pytest.raises(PublishError, match="Could not set lock"):
@@ -406,9 +383,7 @@ def write_generation(places: Places, generation: int) -> None:
     )
 
 
-def test_readers_never_see_a_torn_publication(
-    places: Places, readers: list[subprocess.Popen[str]]
-) -> None:
+def test_readers_never_see_a_torn_publication(places: Places, readers: list[subprocess.Popen[str]]) -> None:
     for reader in readers:
         assert reader.stdout is not None
         assert reader.stdout.readline() == "reading\n"
