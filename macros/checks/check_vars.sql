@@ -9,17 +9,26 @@
     {% do require_var('upvote_without_correctness', "'relevant' or 'unjudged'", var('upvote_without_correctness') in ['relevant', 'unjudged']) %}
     {% do require_var('bootstrap_method', "'bca' or 'percentile'", var('bootstrap_method') in ['bca', 'percentile']) %}
     {% do require_var('document_id_pattern', 'a regular expression (text)', var('document_id_pattern') is string) %}
-    {% do require_var('as_of', 'an ISO 8601 time (text), or empty', var('as_of') is string) %}
+    {% do require_var('as_of', "an ISO 8601 time such as '2026-11-30T00:00:00Z', or empty", modules.re.match('^($|\d{4}-\d{2}-\d{2})', var('as_of') | string)) %}
     {% do require_var('segment_dimensions', 'a list of names', var('segment_dimensions') is sequence and var('segment_dimensions') is not string and var('segment_dimensions') is not mapping and var('segment_dimensions') | reject('string') | list | length == 0) %}
-    {% do require_var('cutoffs', 'a mapping of stage (final, retriever) to a list of ranks >= 1', var('cutoffs') is mapping) %}
-    {% for stage, ranks in var('cutoffs').items() %}
-        {% set is_list = ranks is sequence and ranks is not string and ranks is not mapping %}
-        {% do require_var('cutoffs', 'a mapping of stage (final, retriever) to a list of ranks >= 1', stage in ['final', 'retriever'] and is_list and ranks | reject('integer') | list | length == 0 and (ranks | min) >= 1) %}
-    {% endfor %}
+    {% do checked_cutoffs() %}
 {% endmacro %}
 
 {% macro require_var(name, expected, is_met) %}
     {% if not is_met %}
         {{ exceptions.raise_compiler_error("var " ~ name ~ " must be " ~ expected ~ ", got " ~ var(name) ~ " (dbt_project.yml or --vars)") }}
     {% endif %}
+{% endmacro %}
+
+{#- The ranks at which lists are cut, by stage; checked where it is used too, because models read it
+    before any hook runs. -#}
+{% macro checked_cutoffs() %}
+    {% set expected = 'a mapping of stage (final, retriever) to a list of ranks >= 1' %}
+    {% do require_var('cutoffs', expected, var('cutoffs') is mapping) %}
+    {% for stage, ranks in var('cutoffs').items() %}
+        {% set is_list = ranks is sequence and ranks is not string and ranks is not mapping and ranks | length > 0 %}
+        {% do require_var('cutoffs', expected, stage in ['final', 'retriever'] and is_list) %}
+        {% do require_var('cutoffs', expected, ranks | reject('integer') | list | length == 0 and (ranks | min) >= 1) %}
+    {% endfor %}
+    {{ return(var('cutoffs')) }}
 {% endmacro %}

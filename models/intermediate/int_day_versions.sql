@@ -20,7 +20,8 @@ eval_runs as (
 
 query_days as (
     -- the days that asked a query, or whose evaluation run should have
-    select query_id, traced_on from traces where query_id is not null
+    select query_id, traced_on from traces
+    where query_id is not null
     union
     select queries.query_id, eval_runs.started_at::date as traced_on
     from queries
@@ -41,7 +42,8 @@ touched as (
     inner join eval_runs using (eval_run_id)
     union all
     -- the old and the new day of every label that found another trace, or changed
-    select 'feedback' as contract, changed_in_load as load_id, unnest(list_append(previous_days, traced_on)) as traced_on
+    select
+        'feedback' as contract, changed_in_load as load_id, unnest(list_append(previous_days, traced_on)) as traced_on
     from attachments
     union all
     select 'queries' as contract, queries.changed_in_load as load_id, query_days.traced_on

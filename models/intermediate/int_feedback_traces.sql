@@ -1,9 +1,5 @@
-with feedback as (
-    select * from {{ ref('stg_feedback') }}
-),
-
-traces as (
-    select trace_id, session_id, traced_at, traced_on, changed_in_load, {{ chunk_ids('retrieved') }} as shown_ids
+with traces as (
+    select trace_id, traced_at, traced_on, session_id, changed_in_load, {{ chunk_ids('retrieved') }} as shown_ids
     from {{ ref('stg_retrieval_traces') }}
 ),
 
@@ -19,9 +15,11 @@ changed_traces as (
     where changed_in_load > (select coalesce(max(changed_in_load), 0) from so_far)
 ),
 
-to_attach as (
-    -- new and corrected feedback, and what a new or corrected trace may re-route
-    select * from feedback
+targets as (
+    -- new and corrected feedback, and what a new or corrected trace may re-route; one row per chunk,
+    -- and one for feedback that names none
+    select *, unnest(case when len(chunk_ids) > 0 then list_distinct(chunk_ids) else [null] end) as chunk_id
+    from {{ ref('stg_feedback') }}
     where changed_in_load > (select coalesce(max(changed_in_load), 0) from so_far)
         or trace_id in (select trace_id from changed_traces)
         or session_id in (select session_id from changed_traces)
@@ -29,81 +27,64 @@ to_attach as (
 
 possible_traces as (
     -- a named trace is the only possible one; a session offers all its traces
-    select to_attach.feedback_id, traces.*, 1 as n_possible
-    from to_attach
-    inner join traces on to_attach.trace_id = traces.trace_id
+    select targets.* exclude (trace_id, session_id), traces as trace, 1 as n_possible
+    from targets
+    left join traces on targets.trace_id = traces.trace_id
+    where targets.trace_id is not null
     union all
-    select to_attach.feedback_id, traces.*, count(*) over (partition by to_attach.feedback_id) as n_possible
-    from to_attach
-    inner join traces on to_attach.session_id = traces.session_id
-    where to_attach.trace_id is null
-),
-
-targets as (
-    -- answer-level feedback and feedback that names no chunk keep one row
-    select *, unnest(case when len(chunk_ids) > 0 then list_distinct(chunk_ids) else [null] end) as chunk_id
-    from to_attach
+    select
+        targets.* exclude (trace_id, session_id),
+        traces as trace,
+        count(*) over (partition by targets.feedback_id, targets.chunk_id) as n_possible
+    from targets
+    left join traces on targets.session_id = traces.session_id
+    where targets.trace_id is null
 ),
 
 attached as (
     select
-        targets.feedback_id,
-        targets.chunk_id,
-        any_value(targets.given_at) as given_at,
-        any_value(targets.is_answer_level) as is_answer_level,
-        any_value(targets.changed_in_load) as feedback_load_id,
-        count(possible.trace_id) as n_possible,
-        arg_max(
-            {'trace_id': possible.trace_id, 'traced_at': possible.traced_at, 'traced_on': possible.traced_on},
-            {'traced_at': possible.traced_at, 'trace_id': possible.trace_id}
-        ) filter (
-            where possible.n_possible = 1 or (
-                possible.traced_at <= targets.given_at
-                and (targets.is_answer_level or list_contains(possible.shown_ids, targets.chunk_id))
+        feedback_id, chunk_id, given_at, is_answer_level, changed_in_load,
+        count(trace.trace_id) as n_possible,
+        arg_max(trace, {'traced_at': trace.traced_at, 'trace_id': trace.trace_id}) filter (
+            where n_possible = 1 or (
+                trace.traced_at <= given_at and (is_answer_level or list_contains(trace.shown_ids, chunk_id))
             )
         ) as trace
-    from targets
-    left join possible_traces as possible on targets.feedback_id = possible.feedback_id
-    group by targets.feedback_id, targets.chunk_id
+    from possible_traces
+    group by all
 ),
 
-judged as (
+explained as (
     select
-        feedback_id,
-        chunk_id,
-        trace.trace_id,
-        trace.traced_on,
+        feedback_id, chunk_id, trace.trace_id, trace.traced_on, changed_in_load,
         case
             when chunk_id is null and not is_answer_level then 'names_no_chunk'
             when n_possible = 0 then 'orphan'
-            when trace is null then 'chunk_not_shown'
+            when trace.trace_id is null then 'chunk_not_shown'
             when given_at > trace.traced_at + to_days({{ var('label_lookback_days') }}) then 'too_late'
             else 'attached'
-        end as attachment,
-        feedback_load_id
+        end as attachment
     from attached
 ),
 
-earlier_days as (
-    select feedback_id, list(distinct traced_on order by traced_on) as previous_days
+earlier as (
+    select feedback_id, list(distinct traced_on) as days
     from so_far
     group by feedback_id
 )
 
 select
-    judged.* exclude (feedback_load_id),
+    explained.* exclude (changed_in_load),
     case
-        when so_far.attachment is not null
-            and (so_far.trace_id, so_far.traced_on, so_far.attachment)
-            is not distinct from (judged.trace_id, judged.traced_on, judged.attachment)
-            and judged.feedback_load_id <= so_far.changed_in_load
+        when explained.changed_in_load <= so_far.changed_in_load
+            -- in a struct, NULL equals NULL
+            and {'trace': explained.trace_id, 'day': explained.traced_on, 'how': explained.attachment}
+            = {'trace': so_far.trace_id, 'day': so_far.traced_on, 'how': so_far.attachment}
             then so_far.changed_in_load
         else (select max(load_id) from {{ ref('stg_landing_files') }})
     end as changed_in_load,
-    coalesce(earlier_days.previous_days, []) as previous_days
-from judged
+    coalesce(earlier.days, []) as previous_days
+from explained
 left join so_far
-    on judged.feedback_id = so_far.feedback_id
-    and judged.chunk_id is not distinct from so_far.chunk_id
-left join earlier_days
-    on judged.feedback_id = earlier_days.feedback_id
+    on explained.feedback_id = so_far.feedback_id and explained.chunk_id is not distinct from so_far.chunk_id
+left join earlier on explained.feedback_id = earlier.feedback_id

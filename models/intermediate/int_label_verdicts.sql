@@ -2,9 +2,9 @@ with latest_votes as (
     -- a rater's later word on a chunk replaces the earlier one
     select * from {{ ref('int_label_votes') }}
     qualify row_number() over (
-        partition by traced_on, trace_id, query_id, label_class, evidence_id, chunk_id, doc_id, rater_id, signal
-        order by voted_at desc nulls last, event_id desc
-    ) = 1
+            partition by traced_on, trace_id, query_id, label_class, evidence_id, chunk_id, doc_id, rater_id, signal
+            order by voted_at desc nulls last, event_id desc
+        ) = 1
 ),
 
 rater_votes as (

@@ -36,8 +36,8 @@ feedback_votes as (
             when feedback.grade is not null then feedback.grade
             when feedback.rating_label = 'negative' then 0
             when feedback.rating_label = 'positive' and coalesce(
-                feedback.answer_correct, '{{ var("upvote_without_correctness") }}' = 'relevant'
-            ) then classes.relevant_from
+                    feedback.answer_correct, '{{ var("upvote_without_correctness") }}' = 'relevant'
+                ) then classes.relevant_from
         end as grade,
         -- millionths, so that sums do not depend on their order
         round(1e6 * feedback.weight * case

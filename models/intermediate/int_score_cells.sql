@@ -16,9 +16,9 @@ split as (
         case
             when grid is null then [{'value': score, 'weight': weight}]
             else [
-                {'value': grid_place * grid, 'weight': weight - upper_weight},
-                {'value': (grid_place + 1) * grid, 'weight': upper_weight}
-            ]
+                    {'value': grid_place * grid, 'weight': weight - upper_weight},
+                    {'value': (grid_place + 1) * grid, 'weight': upper_weight}
+                ]
         end as cells
     from (
         select *, greatest(round(weight * (score / grid - grid_place)), 0)::bigint as upper_weight

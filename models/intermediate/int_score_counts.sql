@@ -6,14 +6,19 @@ reported as (
     select metric, unnest(reported_k) as k from {{ ref('dim_metrics') }}
 ),
 
+classes as (
+    select * from {{ ref('dim_label_classes') }}
+    where label_class <> 'pooled'
+),
+
+cutoffs as (
+    {{ stage_cutoffs() }}
+),
+
 stages as (
-    select stage, metric, k
+    select cutoffs.stage, reported.metric, reported.k
     from reported
-    inner join (
-        select 'final' as stage, unnest({{ var('cutoffs').get('final', []) }} || [0]) as k
-        union all
-        select 'retriever' as stage, unnest({{ var('cutoffs').get('retriever', []) }} || [0]) as k
-    ) using (k)
+    inner join cutoffs on reported.k = cutoffs.k
 ),
 
 traces as (
@@ -77,7 +82,7 @@ select
     coalesce(scored.n_judged_defined, 0) as n_judged_defined
 from counted
 inner join stages using (stage)
-cross join (select * from {{ ref('dim_label_classes') }} where label_class <> 'pooled') as classes
+cross join classes
 left join scored using (
     time_grain, traced_on, bucket_at, traffic, segment_dimension, segment_value, stage, label_class, metric, k
 )

@@ -7,9 +7,7 @@ sets as (
 ),
 
 cutoffs as (
-    select 'final' as stage, unnest({{ var('cutoffs').get('final', []) }} || [0])::integer as k
-    union all
-    select 'retriever' as stage, unnest({{ var('cutoffs').get('retriever', []) }} || [0])::integer as k
+    {{ stage_cutoffs() }}
 ),
 
 returned as (

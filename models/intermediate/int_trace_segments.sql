@@ -44,10 +44,10 @@ select
         when 'total' then 'total'
         -- a cross is written 'intent x index_version'; a name nobody knows is an error, not an empty segment
         else array_to_string(
-            list_transform(string_split(segment_dimension, ' x '), lambda name: coalesce(
-                segments[name], error('vars: segment_dimensions: unknown dimension ' || name)
-            )),
-            ' x '
-        )
+                list_transform(string_split(segment_dimension, ' x '), lambda name: coalesce(
+                    segments[name], error('vars: segment_dimensions: unknown dimension ' || name)
+                )),
+                ' x '
+            )
     end as segment_value
 from declared

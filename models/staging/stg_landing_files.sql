@@ -12,9 +12,9 @@ json_lines as (
     -- the keys of a line are few lists over many lines: one pass counts lines and keys
     select landed_from as path_to_read, json_keys(json) as keys, count(*) as n_lines
     from read_json_objects(
-        getvariable('rq_json_files'),
-        format = 'newline_delimited', ignore_errors = true, filename = 'landed_from', maximum_object_size = 67108864
-    )
+            getvariable('rq_json_files'),
+            format = 'newline_delimited', ignore_errors = true, filename = 'landed_from', maximum_object_size = 67108864
+        )
     group by all
 ),
 
@@ -33,7 +33,10 @@ json_keys as (
 ),
 
 json_files as (
-    select json_lines.path_to_read, sum(json_lines.n_lines)::bigint as n_lines, any_value(json_keys.key_counts) as key_counts
+    select
+        json_lines.path_to_read,
+        sum(json_lines.n_lines)::bigint as n_lines,
+        any_value(json_keys.key_counts) as key_counts
     from json_lines
     left join json_keys using (path_to_read)
     group by json_lines.path_to_read

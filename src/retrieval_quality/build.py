@@ -1,12 +1,11 @@
 """One `dbt build` in this process, and what went wrong in one line per failure."""
 
 import contextlib
-import gc
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,7 +46,8 @@ class NodeMessage:
 @dataclass(frozen=True)
 class BuildResult:
     """What a build did. `status` is `success` or `failed`; `counts` are nodes by dbt status;
-    `notes` are what macros logged for the operator; the log file holds everything else."""
+    `notes` are what macros logged for the operator; the log file holds everything else.
+    """
 
     status: str
     elapsed_seconds: float
@@ -58,13 +58,23 @@ class BuildResult:
     log_file: Path
 
 
-class BuildFailed(Exception):
+class BuildFailed(Exception):  # noqa: N818
     """A model, a test of severity error, or the run itself failed; `lines` has one per failure."""
 
     def __init__(self, result: BuildResult) -> None:
         self.result = result
-        self.lines = tuple(failure.line for failure in result.failures)
+        self.lines = _one_line_per_cause(result.failures)
         super().__init__("\n".join(self.lines))
+
+
+def _one_line_per_cause(failures: Iterable[NodeMessage]) -> tuple[str, ...]:
+    """What stopped several nodes for the same reason is said once, by the first of them."""
+    by_message: dict[str, list[NodeMessage]] = {}
+    for failure in failures:
+        by_message.setdefault(failure.message, []).append(failure)
+    return tuple(
+        first.line + (f" (and {len(others)} more)" if others else "") for first, *others in by_message.values()
+    )
 
 
 def check_vars(text: str | None) -> None:
@@ -78,7 +88,7 @@ def check_vars(text: str | None) -> None:
     except yaml.YAMLError as error:
         raise VarsError(f"--vars is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise VarsError(f"--vars must be a mapping such as '{{as_of: 2026-01-31}}', got {text!r}")
+        raise VarsError(f"--vars must be a mapping such as '{{reported_days: 14}}', got {text!r}")
 
 
 def build(
@@ -137,7 +147,8 @@ def build(
 
 def release_database() -> None:
     """Close the DuckDB instance that dbt-duckdb keeps open on its class for the whole process
-    (`keep_open` defaults to true), so that this and other processes can open the file."""
+    (`keep_open` defaults to true), so that this and other processes can open the file.
+    """
     from dbt.adapters.duckdb.connections import DuckDBConnectionManager
     from dbt.adapters.factory import reset_adapters
 
@@ -146,12 +157,12 @@ def release_database() -> None:
     if environment is not None:
         environment.close()
     DuckDBConnectionManager.close_all_connections()  # type: ignore[no-untyped-call]
-    gc.collect()
 
 
 def one_line(message: str) -> str:
     """The root cause in a message of dbt, DuckDB or Python, as one line of at most
-    MAX_MESSAGE_CHARS characters, keeping the names of the files it is about."""
+    MAX_MESSAGE_CHARS characters, keeping the names of the files it is about.
+    """
     text = _ANSI.sub("", message).replace("\r", "")
     if _TRACEBACK in text:
         text = _raised(text)

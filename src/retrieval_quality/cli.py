@@ -1,7 +1,7 @@
 """The command line: `retrieval-quality`. Imports that cost time wait for the command that needs
-them."""
+them.
+"""
 
-import importlib
 import json
 import os
 import sys
@@ -48,7 +48,7 @@ _published = click.option(
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 
 
-class CommandFailed(Exception):
+class CommandError(Exception):
     """A command could not do its work for a reason its one line gives."""
 
 
@@ -138,15 +138,19 @@ def nightly(
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of everything random.")
 def demo(landing: str | None, days: int | None, seed: int | None) -> None:
     """Land demo traffic, to try everything without own data."""
-    target = resolve_place(LANDING, landing, environ=os.environ, current_dir=Path.cwd())
-    chosen = {name: value for name, value in (("days", days), ("seed", seed)) if value is not None}
+    from retrieval_quality.demo import DEFAULT_DAYS, DEFAULT_SEED, build_demo, format_summary
+
     with _progress() as say:
-        say("landing demo traffic")
         try:
-            landed = importlib.import_module("retrieval_quality.demo").build_demo(target, **chosen, on_step=say)
-        except (ImportError, ValueError) as error:
-            raise CommandFailed(str(error)) from error
-    click.echo(landed.describe() if hasattr(landed, "describe") else repr(landed))
+            landed = build_demo(
+                _place(LANDING, landing),
+                days=DEFAULT_DAYS if days is None else days,
+                seed=DEFAULT_SEED if seed is None else seed,
+                on_step=say,
+            )
+        except (ImportError, RuntimeError, ValueError) as error:
+            raise CommandError(str(error)) from error
+    click.echo(format_summary(landed))
 
 
 @main.command()
@@ -264,7 +268,7 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
     from retrieval_quality.summary import SummaryError
 
     expected = (
-        CommandFailed,
+        CommandError,
         SettingsError,
         LandingError,
         VarsError,

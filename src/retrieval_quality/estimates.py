@@ -17,6 +17,8 @@ DENOMINATORS = [
     "n_units", "n_eff", "n_traces", "n_scored", "n_unlabelled", "n_no_relevant", "n_undefined", "n_stage_absent",
     "n_fault", "n_no_results", "n_duplicates", "n_missing",
 ]  # fmt: skip
+FLOATS = ["judged_share", "n_eff", *(name for name in ESTIMATE if name != "ci_method"), "stability"]
+TEXTS = ["window_name", *(name for name in SEGMENT if name != "k"), "completeness", "ci_method"]
 WINDOW_COLUMNS = [*KEY, "completeness", "is_identifiable", "judged_share", *ESTIMATE, *DENOMINATORS]
 WEEKLY_COLUMNS = ["week_start_on", *SEGMENT, *WINDOW_COLUMNS[len(KEY) :], "stability"]
 
@@ -56,7 +58,7 @@ def window_estimates(
         estimate_low=scored_sum,
         estimate_high=scored_sum + 1.0 - scored_share,
     )
-    return estimates.sort_values(KEY, kind="stable", ignore_index=True)[WINDOW_COLUMNS]
+    return _published(estimates, KEY, WINDOW_COLUMNS)
 
 
 def weekly_series(weeks: pd.DataFrame) -> pd.DataFrame:
@@ -79,7 +81,12 @@ def weekly_series(weeks: pd.DataFrame) -> pd.DataFrame:
         .agg(sd=("estimate", "std"), half_width=("half_width", "mean"))
     )
     stability = (spread["sd"] / spread["half_width"]).rename("stability").reset_index()
-    series = weeks.merge(stability, on=SEGMENT, how="left").assign(
-        week_start_on=weeks["window_start_at"].dt.date,
-    )
-    return series.sort_values(["week_start_on", *SEGMENT], kind="stable", ignore_index=True)[WEEKLY_COLUMNS]
+    series = weeks.merge(stability, on=SEGMENT, how="left")
+    week_start_on = series["window_start_at"].astype("date32[pyarrow]")
+    return _published(series.assign(week_start_on=week_start_on), ["week_start_on", *SEGMENT], WEEKLY_COLUMNS)
+
+
+def _published(frame: pd.DataFrame, key: list[str], columns: list[str]) -> pd.DataFrame:
+    """Sorted by key, with these columns, typed also where there is no row."""
+    types = {name: "str" if name in TEXTS else "float64" for name in columns if name in (*TEXTS, *FLOATS)}
+    return frame.sort_values(key, kind="stable", ignore_index=True)[columns].astype(types)

@@ -36,8 +36,8 @@ MDD_FACTOR = 2.80  # z(.975) + z(.80): two-sided 5 %, power 80 %
 
 _STATISTICS = ("estimate", "std_error", "ci_low", "ci_high", "bound_low", "bound_high", "mdd")
 _BLOCK_CELLS = 2**15  # cells of a padded block: 256 kB of float64, so that a block stays in cache
-_BISECTIONS = 18  # of a bracket no wider than a factor e^6, except for fractions of a unit
-_POLISHINGS = 3
+_BISECTIONS = 16  # of a bracket no wider than a factor e^6, except for fractions of a unit
+_POLISHINGS = 2
 _DRAW_CELLS = 4_000_000  # cells of a block of Monte-Carlo draws: 32 MB
 _MAX_LOG_PHI = 300.0  # fractions of a unit put the quantile nearer to the end than 1e-100
 _SMALL_W = 1e-2  # below it log(u/w)/w is cancellation; its limit at w = 0 is used
@@ -60,7 +60,7 @@ class _Supports:
     first: Ints
     size: Ints
     total: Ints  # sum of the weights
-    values: Floats
+    scores: Floats
     weights: Ints
 
 
@@ -89,9 +89,9 @@ def mean_intervals(
     Returns:
         One row per group, sorted by `keys`: keys, n_eff (units), estimate, std_error, ci_method,
         ci_low, ci_high, bound_low, bound_high, mdd (score units). std_error is NaN for n_eff <= 1.
-        ci_method is "bounded", and ci_* equal bound_*, where the bootstrap has no width (a single
-        distinct value, n_eff <= 1, or next to no weight off one value). A group of total weight zero has n_eff 0, estimate NaN and
-        [lower, upper] as both intervals.
+        ci_method is "bounded", and ci_* equal bound_*, where the bootstrap has no width or misses
+        the estimate (one distinct value, n_eff <= 1, next to no weight off one value). A group of
+        total weight zero has n_eff 0, estimate NaN and [lower, upper] as both intervals.
 
     Raises:
         ValueError: a column is missing or named twice, the level, method or range is impossible, a
@@ -189,9 +189,7 @@ def _check_arguments(
         raise ValueError(f"lower must be below upper, both finite, got {lower} and {upper}")
 
 
-def _supports(
-    histogram: pd.DataFrame, keys: Sequence[str], lower: float, upper: float
-) -> _Supports:
+def _supports(histogram: pd.DataFrame, keys: Sequence[str], lower: float, upper: float) -> _Supports:
     """Number the groups in key order, then add the weights of equal values (exact: integers)."""
     value = histogram["value"].to_numpy(dtype=np.float64, na_value=np.nan) + 0.0  # -0.0 becomes 0.0
     outside = ~((value >= lower) & (value <= upper))
@@ -225,9 +223,7 @@ def _supports(
     return _Supports(key_rows, present.astype(np.int64), first, size, total, value, weight)
 
 
-def _effective_sizes(
-    supports: _Supports, keys: Sequence[str], n_eff: pd.DataFrame | None
-) -> Floats:
+def _effective_sizes(supports: _Supports, keys: Sequence[str], n_eff: pd.DataFrame | None) -> Floats:
     """Units behind each row of `supports.keys`: what the caller says, else the summed weights."""
     sizes = np.zeros(len(supports.keys))
     sizes[supports.group] = supports.total / MILLIONTHS
@@ -257,7 +253,7 @@ def _padded_blocks(supports: _Supports) -> Iterator[tuple[Ints, Floats, Floats]]
             inside = cell < supports.size[rows]
             index = supports.first[rows] + np.minimum(cell, supports.size[rows] - 1)
             weights = np.where(inside, supports.weights[index], 0)
-            yield supports.group[rows], supports.values[index], weights / supports.total[rows]
+            yield supports.group[rows], supports.scores[index], weights / supports.total[rows]
 
 
 # ---- statistics of one block --------------------------------------------------------------------
@@ -293,7 +289,8 @@ def _block_statistics(
         _bootstrap_end(values, shares, n, sigma, skew, target)
         for target in (_normal_quantile(-z, skew, ci_method), _normal_quantile(z, skew, ci_method))
     ]
-    has_width = is_spread & (ends[0] < ends[1])
+    # with whole units an interval has a width and holds the estimate; millionths can break both
+    has_width = is_spread & (ends[0] < ends[1]) & (ends[0] <= estimate) & (estimate <= ends[1])
     return {
         "estimate": estimate,
         "std_error": std_error,
@@ -315,9 +312,7 @@ def _tree_sum(terms: Floats) -> Floats:
     return total
 
 
-def _solve(
-    score: Callable[[Floats], Floats], low: Floats, high: Floats, lowest: Floats, highest: Floats
-) -> Floats:
+def _solve(score: Callable[[Floats], Floats], low: Floats, high: Floats, lowest: Floats, highest: Floats) -> Floats:
     """Root of an increasing function by a fixed number of bisections and one secant step.
 
     [low, high] is where the root is expected; an end that does not bracket moves to lowest/highest.
@@ -356,9 +351,7 @@ def _normal_quantile(z: float, skew: Floats, ci_method: CiMethod) -> Floats:
     return np.where(room > 0, a + (a + z) / np.where(room > 0, room, 1.0), np.sign(z) * np.inf)
 
 
-def _bootstrap_end(
-    values: Floats, shares: Floats, n: Floats, sigma: Floats, skew: Floats, z: Floats
-) -> Floats:
+def _bootstrap_end(values: Floats, shares: Floats, n: Floats, sigma: Floats, skew: Floats, z: Floats) -> Floats:
     """Quantile Phi(z) of the mean of n draws from the histogram, within its [min, max].
 
     Lugannani & Rice 1980, in the r* form (Barndorff-Nielsen 1986): P(mean <= K'(t)) = Phi(r*) with
@@ -430,9 +423,7 @@ def _bounded_distance(distance: Floats, counts: Floats, n: Floats, z: float) -> 
     return result
 
 
-def _gamma_saddlepoint(
-    distance: Floats, counts: Floats, n: Floats, count_off: Floats, z: float
-) -> Floats:
+def _gamma_saddlepoint(distance: Floats, counts: Floats, n: Floats, count_off: Floats, z: float) -> Floats:
     """The m with P(G_0 (0 - m) + sum G_v (d_v - m) <= 0) = Phi(-z), G_v ~ Gamma(c_v), G_0 ~ Exp(1).
 
     With K(s) = -sum c log(1 - s(d - m)) and the saddlepoint written as s = -phi / (1 + phi m), the

@@ -1,5 +1,6 @@
 """One night: check what landed, build and test, publish. Nothing is published from a build that
-failed, so readers keep the previous publication."""
+failed, so readers keep the previous publication.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -36,7 +36,8 @@ class PublishError(Exception):
 @dataclass(frozen=True)
 class Publication:
     """One published version. `as_of` and `published_at` are UTC; a fact day is linked when its
-    Parquet file is the one of the previous publication."""
+    Parquet file is the one of the previous publication.
+    """
 
     publication_id: str
     path: Path
@@ -107,7 +108,8 @@ def rollback(published: Path, to: str | None = None) -> str:
 
 def resolve_current(published: Path) -> Path:
     """The folder `current` points to now. Resolve once per read: a path through the link may
-    change between two files. Raises PublishError when there is no publication."""
+    change between two files. Raises PublishError when there is no publication.
+    """
     link = published / "current"
     if not link.is_symlink():
         raise PublishError(f"nothing is published in {published} yet (no link 'current')")
@@ -328,7 +330,8 @@ def _fingerprint(columns: Mapping[str, str], n_rows: int, content: str) -> str:
 
 def _published_fingerprints(con: duckdb.DuckDBPyConnection, before: Path, days: Sequence[_FactDay]) -> dict[str, str]:
     """Fingerprints by file, of those days' files that the previous publication has. A day version
-    alone is not trusted: a full refresh may count versions anew."""
+    alone is not trusted: a full refresh may count versions anew.
+    """
     names = {str(before / day.file): day.file for day in days if (before / day.file).is_file()}
     if not names:
         return {}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
 
 COLUMNS = ["file_id", "load_id", "path_to_read", "line_number", "reject_reason", "raw_text"]
+
+Line = dict[Hashable, Any]
 
 # A rejected line is kept for a person to read; a pasted document of megabytes is cut.
 MAX_RAW_CHARACTERS = 100_000
@@ -34,9 +38,9 @@ def with_raw_lines(rejected: pd.DataFrame) -> pd.DataFrame:
         ValueError: a file has fewer lines than were rejected in it.
     """
     rows = [
-        (group.file_id, group.load_id, path, number, _told_apart(group.reject_reason, raw), _readable(raw))
+        (line["file_id"], line["load_id"], path, number, _told_apart(line["reject_reason"], raw), _readable(raw))
         for path, lines in rejected.groupby("path_to_read", sort=True)
-        for group, (number, raw) in _matched(str(path), lines)
+        for line, number, raw in _matched(str(path), {line["line_place"]: line for line in lines.to_dict("records")})
     ]
     return pd.DataFrame(rows, columns=COLUMNS).astype(
         {"file_id": "int32", "load_id": "int32", "line_number": "int64"}
@@ -44,22 +48,24 @@ def with_raw_lines(rejected: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _matched(path: str, lines: pd.DataFrame) -> Iterator[tuple[object, tuple[int, bytes]]]:
-    wanted = {row.line_place: row for row in lines.itertuples()}
-    found = 0
-    for place, numbered in enumerate(_non_blank_lines(path), start=1):
-        if place in wanted:
-            found += 1
-            yield wanted[place], numbered
-    if found != len(wanted):
-        raise ValueError(f"{path}: changed while it was read, {len(wanted) - found} rejected lines are gone")
+def _matched(path: str, rejected: dict[int, Line]) -> Iterator[tuple[Line, int, bytes]]:
+    n_found = 0
+    for place, (number, raw) in enumerate(_non_blank_lines(path), start=1):
+        if place in rejected:
+            n_found += 1
+            yield rejected[place], number, raw
+    if n_found != len(rejected):
+        raise ValueError(f"{path}: changed while it was read, {len(rejected) - n_found} rejected lines are gone")
 
 
 def _non_blank_lines(path: str) -> Iterator[tuple[int, bytes]]:
     """(physical line number, raw bytes) of each line that is not blank, in the order of the file."""
     if path.endswith(".parquet"):
-        rows = duckdb.sql("select to_json(landed)::varchar from read_parquet($1) as landed", params=[path])
-        yield from ((number, text.encode()) for number, (text,) in enumerate(rows.fetchall(), start=1))
+        with duckdb.connect() as connection:
+            rows = connection.execute(
+                "select to_json(landed)::varchar from read_parquet(?) as landed", [path]
+            ).fetchall()
+        yield from ((number, text.encode()) for number, (text,) in enumerate(rows, start=1))
         return
     for number, line in enumerate(_raw_lines(path), start=1):
         stripped = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
@@ -72,11 +78,11 @@ def _raw_lines(path: str) -> Iterator[bytes]:
         with gzip.open(path) as file:
             yield from file
     elif path.endswith(".zst"):
-        # DuckDB reads zstd itself; Python's standard library does from 3.14 on
+        # the standard library reads zstd from Python 3.14 on
         import pyarrow as pa
 
-        with pa.CompressedInputStream(pa.OSFile(path), "zstd") as file:
-            yield from iter(lambda: file.readline(), b"")
+        with pa.CompressedInputStream(pa.OSFile(path), "zstd") as stream:
+            yield from io.BufferedReader(stream)
     else:
         with Path(path).open("rb") as file:
             yield from file

@@ -48,7 +48,8 @@ def resolve_place(
     current_dir: Path,
 ) -> Path:
     """Absolute path of a place: the option, else its variable, else its default, below
-    `current_dir` when relative. An empty variable counts as unset."""
+    `current_dir` when relative. An empty variable counts as unset.
+    """
     variable, default = place
     chosen = str(option) if option is not None else environ.get(variable) or default
     return _absolute(chosen, current_dir)
@@ -91,7 +92,8 @@ def resolve_settings(
 
 def find_project_dir(*, environ: Mapping[str, str], current_dir: Path) -> Path:
     """The dbt project: `RQ_PROJECT_DIR`, else the current directory, else the repository an
-    editable install of this package lives in. Raises SettingsError when none is the project."""
+    editable install of this package lives in. Raises SettingsError when none is the project.
+    """
     named = environ.get("RQ_PROJECT_DIR")
     if named:
         project_dir = _absolute(named, current_dir)
@@ -143,4 +145,5 @@ def _is_project(directory: Path) -> bool:
 
 
 def _absolute(text: str, current_dir: Path) -> Path:
-    return Path(os.path.abspath(current_dir / Path(text).expanduser()))
+    """Without `..`, but with the symbolic links a user set up on purpose."""
+    return Path(os.path.abspath(current_dir / Path(text).expanduser()))  # noqa: PTH100

@@ -24,6 +24,7 @@ HEADLINES: Final = (
     ("reciprocal_rank", 10),
     ("ndcg", 10),
 )
+WIDE: Final = 108
 NOT_IDENTIFIABLE_NOTE: Final = (
     "~ the labels of this class do not cover enough to identify the metric; no verdict uses such a row"
 )
@@ -36,7 +37,8 @@ class SummaryError(Exception):
 @dataclass(frozen=True)
 class SummaryRow:
     """One headline metric of one window over the whole traffic. Scores and their intervals are
-    shares (0-1); window ends are UTC; `n_units` counts sessions per day."""
+    shares (0-1); window ends are UTC; `n_units` counts sessions per day.
+    """
 
     window_name: str
     window_start_at: dt.datetime
@@ -92,39 +94,46 @@ def summary_records(rows: Sequence[SummaryRow]) -> list[dict[str, str | int | fl
 
 
 def print_summary(database: Path, console: "Console") -> None:
-    """Print a table per window and where the published database is. Raises SummaryError."""
+    """Print a table per window and where the published database is. Raises SummaryError.
+
+    Below WIDE columns the bounds and session counts are left out, and a line says so.
+    """
     rows = read_summary(database)
+    is_wide = console.width >= WIDE
     for window_name, title in WINDOWS:
         of_window = [row for row in rows if row.window_name == window_name]
         if of_window:
-            console.print(_table(title, of_window))
+            console.print(_table(title, of_window, is_wide=is_wide))
         else:
             console.print(f"{title}: nothing was scored.")
     if not all(row.is_identifiable for row in rows):
         console.print(NOT_IDENTIFIABLE_NOTE)
+    if rows and not is_wide:
+        console.print(f"Bounds and sessions are left out below {WIDE} columns.", highlight=False)
     console.print(f"Published database: {database}", soft_wrap=True, highlight=False)
 
 
-def _table(title: str, rows: Sequence[SummaryRow]) -> "Table":
+def _table(title: str, rows: Sequence[SummaryRow], *, is_wide: bool) -> "Table":
     from rich import box
     from rich.table import Table
 
     span = f"{rows[0].window_start_at:%Y-%m-%d %H:%M} to {rows[0].window_end_at:%Y-%m-%d %H:%M} UTC"
-    table = Table(title=f"{title} ({span})", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title=f"{title} ({span})", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for heading in ("labels", "traffic", "stage", "metric"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("estimate [95% interval]", "bound", "sessions", "scored/traces"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("estimate [95%]", *(("bound", "sessions") if is_wide else ()), "scored/traces"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        mark = "" if row.is_identifiable else " ~"
+        bound = f"[{_score(row.bound_low)}, {_score(row.bound_high)}]"
         table.add_row(
             row.label_class,
             row.traffic,
             row.stage,
-            f"{row.metric}@{row.k}{mark}",
+            f"{row.metric}@{row.k}" + ("" if row.is_identifiable else " ~"),
             f"{_score(row.estimate)} [{_score(row.ci_low)}, {_score(row.ci_high)}]",
-            f"[{_score(row.bound_low)}, {_score(row.bound_high)}]",
-            f"{row.n_units:,}",
+            *((bound, f"{row.n_units:,}") if is_wide else ()),
             f"{row.n_scored:,}/{row.n_traces:,}",
             style="" if row.is_identifiable else "dim",
         )
@@ -136,7 +145,7 @@ def _score(value: float | None) -> str:
 
 
 def _json_value(
-    value: str | int | float | bool | dt.datetime | None,
+    value: str | float | bool | dt.datetime | None,
 ) -> str | int | float | bool | None:
     if isinstance(value, dt.datetime):
         utc = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)

@@ -1,22 +1,28 @@
 """The scoring SQL alone: dbt compiles the project once, then rows go straight into staging tables.
 
-Nothing is copied from the models. What dbt compiled for every model between staging and
-`fct_query_scores` becomes a view in an in-memory database whose catalog has the name of the
-warehouse the SQL was compiled for; seeds and staging models are tables of the types dbt built.
+Nothing is copied from the models: what dbt compiled for every model between staging and
+`fct_query_scores` runs in an in-memory database whose catalog has the name of the warehouse the SQL
+was compiled for. Views are views there; the tables of the warehouse are tables, filled from their
+compiled SQL within a transaction that is rolled back (views over views throughout are ten times
+slower: each is planned anew for every reference). Seeds and staging models have the types dbt built.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
 import duckdb
 import pyarrow as pa
-from support import Warehouse
+from support import PROJECT, Warehouse
+
+from retrieval_quality.build import one_line, release_database
 
 Run = Mapping[str, Sequence[str]]
 """Chunk ids by query, best first."""
@@ -35,10 +41,14 @@ _EVAL_RUN: Final = "conformance"
 
 @dataclass(frozen=True)
 class Scoring:
-    """An in-memory catalog with the project's compiled scoring views over empty staging tables."""
+    """An in-memory catalog with the project's compiled scoring SQL over empty staging tables.
+
+    `fills` are the statements that rebuild the tables between staging and the scores, in order.
+    """
 
     connection: duckdb.DuckDBPyConnection
     metrics: tuple[str, ...]
+    fills: tuple[str, ...]
 
     def score(
         self,
@@ -79,9 +89,7 @@ class Scoring:
         }
 
     @contextmanager
-    def _landed(
-        self, run: Run, qrels: Qrels, label_class: str, relevant_from: int, complete: bool
-    ) -> Iterator[None]:
+    def _landed(self, run: Run, qrels: Qrels, label_class: str, relevant_from: int, complete: bool) -> Iterator[None]:
         frames = {
             "conformance_queries": pa.table({"query_id": pa.array(list(run), pa.string())}),
             "conformance_run": _table(
@@ -102,6 +110,8 @@ class Scoring:
         self.connection.begin()
         try:
             self._insert(label_class, relevant_from, complete)
+            for fill in self.fills:
+                self.connection.execute(fill)
             yield
         finally:
             self.connection.rollback()
@@ -162,7 +172,7 @@ class Scoring:
 def compile_scoring(root: Path) -> Scoring:
     """Build an empty landing below `root` with dbt, and take the compiled scoring SQL from it."""
     warehouse = Warehouse(root)
-    warehouse.build({"cutoffs": {"final": list(CUTOFFS), "retriever": [10]}})
+    _build_upstream(warehouse, _TARGET.rpartition(".")[2])
     nodes = json.loads((root / "target" / "manifest.json").read_text())["nodes"]
     order = _in_dependency_order(nodes, _TARGET)
     catalog = nodes[_TARGET]["database"]
@@ -173,22 +183,47 @@ def compile_scoring(root: Path) -> Scoring:
     connection.execute(f"create schema if not exists {_name(catalog)}.{_name(schema)}")
     connection.execute(f"use {_name(catalog)}.{_name(schema)}")
     connection.execute(f"attach '{warehouse.path}' as built (read_only)")
+    fills = []
     for node_id in order:
         node = nodes[node_id]
+        name = _name(node["alias"])
         if node["resource_type"] == "seed" or node["path"].startswith("staging/"):
-            limit = "" if node["resource_type"] == "seed" else "limit 0"
-            connection.execute(
-                f"create table {_name(node['alias'])} as "
-                f"select * from built.{_name(node['schema'])}.{_name(node['alias'])} {limit}"
-            )
+            connection.execute(f"create table {name} as from built.{_name(node['schema'])}.{name}")
+            continue
+        compiled = (root / "target" / "compiled" / node["package_name"] / node["original_file_path"]).read_text()
+        if node["config"]["materialized"] == "view":
+            connection.execute(f"create view {name} as {compiled}")
         else:
-            compiled = root / "target" / "compiled" / node["package_name"] / node["original_file_path"]
-            connection.execute(f"create view {_name(node['alias'])} as {compiled.read_text()}")
-    metrics = connection.execute(
-        "select metric from built.main.metric_catalog order by metric"
-    ).fetchall()
+            connection.execute(f"create table {name} as from ({compiled}\n) limit 0")
+            fills.append(f"insert into {name} {compiled}")
+    metrics = connection.execute("select metric from built.main.metric_catalog order by metric").fetchall()
     connection.execute("detach built")
-    return Scoring(connection, tuple(metric for (metric,) in metrics))
+    return Scoring(connection, tuple(metric for (metric,) in metrics), tuple(fills))
+
+
+def _build_upstream(warehouse: Warehouse, model: str) -> None:
+    """`dbt build` of a model and what it is made of, without the tests, over nothing."""
+    from dbt.cli.main import dbtRunner
+
+    warehouse.landing.mkdir(parents=True, exist_ok=True)
+    arguments = [
+        *("--quiet", "--no-print", "--log-level", "none", "--log-path", str(warehouse.root / "logs"), "build"),
+        *("--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT / "profiles")),
+        *("--vars", json.dumps({"cutoffs": {"final": list(CUTOFFS), "retriever": [10]}})),
+        *("--select", f"+{model}", "metric_catalog", "--exclude-resource-type", "test", "unit_test"),
+    ]
+    try:
+        with mock.patch.dict(os.environ, warehouse.environment):
+            outcome = dbtRunner().invoke(arguments)
+    finally:
+        release_database()
+    if not outcome.success:
+        broken = [
+            f"{node.node.name}: {one_line(node.message or '')}"
+            for node in getattr(outcome.result, "results", ())
+            if str(node.status) == "error"
+        ]
+        raise RuntimeError(f"dbt cannot build {model}: {'; '.join(broken) or outcome.exception}")
 
 
 def _in_dependency_order(nodes: Mapping[str, Mapping[str, object]], target: str) -> list[str]:

@@ -13,7 +13,7 @@ from support import SHARED, Warehouse, needs_shared
 
 DIRTY = SHARED / "data" / "dirty"
 FOLDERS = sorted(folder.name for folder in DIRTY.iterdir() if folder.is_dir()) if DIRTY.is_dir() else []
-VARS = {"as_of": "2027-02-01", "label_lookback_days": 30}
+VARS = {"as_of": "2027-02-01", "label_lookback_days": 30, "max_quarantined_share": 1.0}
 PREFIXED = re.compile(rb'("(?:session_id|trace_id|query_id|index_version)"\s*:\s*")')
 # trec_eval's names for what fct_query_scores calls otherwise, and where it cuts
 MEASURES = {
@@ -25,8 +25,6 @@ MEASURES = {
     "success_5": ("hit_rate", 5),
 }
 LABELS = {"pos": "positive", "neg": "negative", "neutral": "neutral", "unknown": "unknown"}
-
-pytestmark = needs_shared
 
 
 class Case:
@@ -415,11 +413,13 @@ CHECKS: dict[str, Callable[[Case], None]] = {
 }
 
 
+@needs_shared
 @pytest.mark.parametrize("folder", CHECKS)
 def test_dirty_case(dirty: Warehouse, folder: str) -> None:
     CHECKS[folder](Case(dirty, folder))
 
 
+@needs_shared
 def test_every_line_of_every_case_is_accounted_for(dirty: Warehouse) -> None:
     rows = dirty.query(
         "select path from stg_landing_accounting "
@@ -428,6 +428,7 @@ def test_every_line_of_every_case_is_accounted_for(dirty: Warehouse) -> None:
     assert rows == []
 
 
+@needs_shared
 def test_all_folders_are_covered() -> None:
     assert sorted(CHECKS) == FOLDERS
     assert len(FOLDERS) == 22

@@ -242,18 +242,24 @@ def test_vars_that_do_not(text: str) -> None:
     [
         ("\x1b[31mRuntime Error\x1b[0m\n  no profile", "no profile"),
         (
-            "Runtime Error in model a (models/a.sql)\n  Invalid Input Error: CSV Error on Line: 2\n"
-            "  Original Line: 3\n\n  file = landing/x.csv\n  delimiter = ,",
+            (
+                "Runtime Error in model a (models/a.sql)\n  Invalid Input Error: CSV Error on Line: 2\n"
+                "  Original Line: 3\n\n  file = landing/x.csv\n  delimiter = ,"
+            ),
             "Invalid Input Error: CSV Error on Line: 2 Original Line: 3 (file landing/x.csv)",
         ),
         (
-            "Parsing Error\n  Error reading tiny: t.yml - Runtime Error\n"
-            "    Syntax error near line 3\n    ------------------------------\n    1  | models:",
+            (
+                "Parsing Error\n  Error reading tiny: t.yml - Runtime Error\n"
+                "    Syntax error near line 3\n    ------------------------------\n    1  | models:"
+            ),
             "Error reading tiny: t.yml - Runtime Error Syntax error near line 3",
         ),
         (
-            "Traceback (most recent call last):\n  File x\nKeyError: 'a'\n\nDuring handling:\n\n"
-            "Traceback (most recent call last):\n  File y\npkg.mod.BadError: no a",
+            (
+                "Traceback (most recent call last):\n  File x\nKeyError: 'a'\n\nDuring handling:\n\n"
+                "Traceback (most recent call last):\n  File y\npkg.mod.BadError: no a"
+            ),
             "pkg.mod.BadError: no a",
         ),
         ("Runtime Error", "Runtime Error"),

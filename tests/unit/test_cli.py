@@ -1,23 +1,27 @@
 """Exit codes, one `error:` line per failure, and JSON on standard output alone."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 import time
-import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
-from retrieval_quality.build import BuildFailed
 from retrieval_quality.cli import main
+from retrieval_quality.demo import DEFAULT_DAYS, DEFAULT_SEED
 from retrieval_quality.nightly import run_nightly
 from retrieval_quality.publish import current_database, publication_ids, resolve_current
 from retrieval_quality.settings import Settings, SettingsError, exported, resolve_settings
+from retrieval_quality.summary import SummaryError, print_summary, read_summary
 
 PROJECT = """
 name: 'retrieval_quality'  # as the real one
@@ -199,8 +203,13 @@ def test_nightly_json(project: Place) -> None:
     assert {row["window_end_at"] for row in record["summary"]} == {"2026-03-10T12:00:00Z"}
 
 
-def test_summary_publish_and_rollback(project: Place) -> None:
-    assert run("nightly").exit_code == 0
+def test_summary_publish_and_rollback(place: Place) -> None:
+    (place.root / "warehouse").mkdir()
+    with closing(duckdb.connect("warehouse/retrieval_quality.duckdb")) as con:
+        con.execute("create table int_as_of as select timestamp '2026-03-10 12:00:00' as as_of")
+        con.execute(f"create table mart_retrieval_quality as {MART}")
+    published = run("publish")
+    assert published.stdout == ("Published 20260310T120000Z-0001: 2 tables, 0 fact days written, 0 unchanged.\n")
     text = run("summary").stdout
     assert "Last 24 hours (2026-03-09 12:00 to 2026-03-10 12:00 UTC)" in text
     assert "Four weeks" in text
@@ -216,13 +225,13 @@ def test_summary_publish_and_rollback(project: Place) -> None:
     again = run("publish", "--json")
     assert json.loads(again.stdout)["publication_id"] == "20260310T120000Z-0002"
     assert run("rollback").stdout == "current is 20260310T120000Z-0001\n"
-    assert resolve_current(project.published).name == "20260310T120000Z-0001"
+    assert resolve_current(place.published).name == "20260310T120000Z-0001"
     assert run("rollback", "20260310T120000Z-0002").exit_code == 0
     missing = run("rollback", "20260310T120000Z-0009")
     assert missing.exit_code == 2
     assert missing.stderr.startswith("error: no version 20260310T120000Z-0009; there are: 2026")
     shown = json.loads(run("summary", "--json").stdout)
-    assert shown["database"] == str(current_database(project.published))
+    assert shown["database"] == str(current_database(place.published))
     assert len(shown["summary"]) == 16
 
 
@@ -234,15 +243,13 @@ def test_a_damaged_file_is_named_although_the_engine_does_not(project: Place) ->
     assert result.stderr.startswith("error: landing/feedback/b.jsonl.zst: damaged, cannot be decompressed (")
 
 
-def test_run_nightly_reports_progress_and_raises(project: Place) -> None:
+def test_run_nightly_reports_progress(project: Place) -> None:
     said: list[str] = []
     result = run_nightly(settings_of(project), on_progress=said.append)
     assert result.publication.path.is_dir()
     assert said[:2] == ["checking what landed", "starting dbt"]
     assert "building mart_retrieval_quality" in said
     assert said[-1] == "publishing"
-    with pytest.raises(BuildFailed, match="not_bad"):
-        run_nightly(settings_of(project), variables="is_bad: true")
 
 
 @pytest.mark.parametrize("text", ["[1", "two"])
@@ -270,49 +277,76 @@ def test_expected_failures_are_one_line(place: Place) -> None:
         assert result.stderr == f"error: {line}\n"
 
 
-def test_a_defect_exits_2_with_a_traceback_and_an_interrupt_without(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("error", "stderr"),
+    [
+        (KeyboardInterrupt(), "error: interrupted\n"),
+        (ValueError("days: 3\n< 4"), "error: days: 3 < 4\n"),
+        (ImportError("the demo needs bm25s"), "error: the demo needs bm25s\n"),
+        (OSError(28, "No space left on device"), "error: [Errno 28] No space left on device\n"),
+    ],
+)
+def test_failures_of_the_demo_exit_2_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, stderr: str
 ) -> None:
-    def raising(error: BaseException) -> types.ModuleType:
-        def build_demo(*_: object, on_step: object) -> None:
-            raise error
+    def build_demo(*_: object, **__: object) -> None:
+        raise error
 
-        module = types.ModuleType("retrieval_quality.demo")
-        module.__dict__["build_demo"] = build_demo
-        return module
+    monkeypatch.setattr("retrieval_quality.demo.build_demo", build_demo)
+    result = run("demo")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", stderr)
 
-    monkeypatch.setitem(sys.modules, "retrieval_quality.demo", raising(ZeroDivisionError("x")))
+
+@pytest.mark.usefixtures("place")
+def test_a_defect_exits_2_with_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build_demo(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("x")
+
+    monkeypatch.setattr("retrieval_quality.demo.build_demo", build_demo)
     result = run("demo")
     assert result.exit_code == 2
-    assert "ZeroDivisionError" in result.stderr
-    monkeypatch.setitem(sys.modules, "retrieval_quality.demo", raising(KeyboardInterrupt()))
-    result = run("demo")
-    assert (result.exit_code, result.stderr) == (2, "error: interrupted\n")
-    monkeypatch.setitem(sys.modules, "retrieval_quality.demo", raising(ValueError("days: 3\n< 4")))
-    result = run("demo")
-    assert (result.exit_code, result.stderr) == (2, "error: days: 3 < 4\n")
+    assert "ZeroDivisionError: x" in result.stderr
 
 
-def test_demo_passes_only_what_was_given(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Described:
-        def describe(self) -> str:
-            return "landed 5 days"
+def test_demo_passes_on_what_was_given(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Path, int, int]] = []
 
-    calls: list[tuple[Path, dict[str, int]]] = []
+    def build_demo(landing: Path, *, days: int, seed: int, on_step: Callable[[str], None]) -> str:
+        on_step("landing")
+        calls.append((landing, days, seed))
+        return "summary"
 
-    def build_demo(landing: Path, *, on_step: object, **options: int) -> Described:
-        calls.append((landing, options))
-        return Described()
-
-    module = types.ModuleType("retrieval_quality.demo")
-    module.__dict__["build_demo"] = build_demo
-    monkeypatch.setitem(sys.modules, "retrieval_quality.demo", module)
-    assert run("demo").stdout == "landed 5 days\n"
+    monkeypatch.setattr("retrieval_quality.demo.build_demo", build_demo)
+    monkeypatch.setattr("retrieval_quality.demo.format_summary", lambda landed: f"{landed} of it")
+    assert run("demo").stdout == "summary of it\n"
     assert run("demo", "--landing", "mine", "--days", "5", "--seed", "0").exit_code == 0
     assert calls == [
-        (place.root / "landing", {}),
-        (place.root / "mine", {"days": 5, "seed": 0}),
+        (place.root / "landing", DEFAULT_DAYS, DEFAULT_SEED),
+        (place.root / "mine", 5, 0),
     ]
+
+
+def test_a_narrow_terminal_leaves_columns_out_and_cuts_nothing(tmp_path: Path) -> None:
+    database = tmp_path / "x.duckdb"
+    with closing(duckdb.connect(str(database))) as con:
+        con.execute(f"create table mart_retrieval_quality as {MART}")
+    for width, shows_bounds in ((80, False), (108, True)):
+        console = Console(width=width, file=io.StringIO())
+        print_summary(database, console)
+        assert isinstance(console.file, io.StringIO)
+        text = console.file.getvalue()
+        assert ("[0.525, 0.725]" in text) == shows_bounds
+        assert ("left out below 108 columns" in text) != shows_bounds
+        assert "0.625 [0.575, 0.675]" in text
+        assert "…" not in text
+
+
+def test_summary_of_a_database_without_the_mart(tmp_path: Path) -> None:
+    database = tmp_path / "x.duckdb"
+    duckdb.connect(str(database)).close()
+    with pytest.raises(SummaryError, match=r"x\.duckdb: Catalog Error: Table .*mart_retrieval_quality"):
+        read_summary(database)
 
 
 def test_settings_take_the_option_then_the_environment_then_the_default(place: Place) -> None:

@@ -109,11 +109,7 @@ def rows_of(landing: Path, contract: str) -> list[Row]:
 
 
 def contents(landing: Path) -> dict[str, bytes]:
-    return {
-        p.relative_to(landing).as_posix(): p.read_bytes()
-        for p in sorted(landing.rglob("*"))
-        if p.is_file()
-    }
+    return {p.relative_to(landing).as_posix(): p.read_bytes() for p in sorted(landing.rglob("*")) if p.is_file()}
 
 
 def planted(demo: DemoSummary, name: str) -> int:
@@ -167,9 +163,7 @@ def test_docstrings_that_cannot_be_asked_give_no_passage(text: str, why: str) ->
 
 
 def test_signature_line_is_no_summary() -> None:
-    text = "parse(args) -> list\n\nParse the given arguments.\n\nThe parse of arguments given " + (
-        "word " * 12
-    )
+    text = "parse(args) -> list\n\nParse the given arguments.\n\nThe parse of arguments given " + ("word " * 12)
     (passage,) = docstring_passages(Docstring("f", "function", text))
     assert passage.question == "Parse the given arguments."
 
@@ -198,9 +192,7 @@ def test_corpus_reads_source_without_importing_it() -> None:
         "c = build_corpus(('antigravity', 'imaplib', 'tkinter', 'turtle', 'topics')); "
         "print(len(c.asked) > 50, {'antigravity', 'imaplib', 'tkinter', 'turtle'} & {*sys.modules})"
     )
-    done = subprocess.run(
-        [sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True set()"
 
 
@@ -413,9 +405,7 @@ def test_the_regression_is_visible_and_agrees_with_the_summary(demo: DemoSummary
     recall: dict[str, float] = {}
     for night in demo.nights:
         mine = [t for t in traces if t["eval_run_id"] == night.eval_run_id]
-        hits = [
-            relevant[t["query_id"]] in [h["chunk_id"] for h in t["retrieved"][:5]] for t in mine
-        ]
+        hits = [relevant[t["query_id"]] in [h["chunk_id"] for h in t["retrieved"][:5]] for t in mine]
         assert night.recall_5 == pytest.approx(sum(hits) / len(hits))
         recall[night.index_version] = night.recall_5
     assert 0.6 <= recall["pydocs-v2"] <= 0.95

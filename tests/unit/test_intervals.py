@@ -65,9 +65,7 @@ histograms = st.dictionaries(scores, units, min_size=1, max_size=20)
         ({0.0: 30}, 0.0, 0.1157),  # 1 - .8843
     ],
 )
-def test_one_distinct_value_gives_a_scaled_beta_interval(
-    histogram: Histogram, low: float, high: float
-) -> None:
+def test_one_distinct_value_gives_a_scaled_beta_interval(histogram: Histogram, low: float, high: float) -> None:
     row = one(histogram)
     assert row.bound_low == pytest.approx(low, abs=6e-5)
     assert row.bound_high == pytest.approx(high, abs=6e-5)
@@ -187,18 +185,19 @@ def test_bounded_interval_agrees_with_dirichlet_draws() -> None:
 
 
 @given(st.lists(histograms, min_size=1, max_size=6), st.sampled_from(["bca", "percentile"]))
-@settings(max_examples=80, deadline=None)
-def test_intervals_are_ordered_inside_the_range_and_never_empty(
-    groups: list[Histogram], method: CiMethod
-) -> None:
+@settings(max_examples=60, deadline=None)
+def test_intervals_are_ordered_inside_the_range_and_never_empty(groups: list[Histogram], method: CiMethod) -> None:
     result = mean_intervals(frame(groups), ["g"], ci_method=method)
     assert len(result) == len(groups)
     assert result.drop(columns="std_error").notna().all(axis=None)
-    assert (result.bound_low >= 0).all() and (result.bound_high <= 1).all()
+    assert (result.bound_low >= 0).all()
+    assert (result.bound_high <= 1).all()
     assert (result.bound_low <= result.estimate).all()
     assert (result.estimate <= result.bound_high).all()
     assert (result.bound_low < result.bound_high).all()
     assert (result.ci_low < result.ci_high).all()
+    assert (result.ci_low <= result.estimate).all()
+    assert (result.estimate <= result.ci_high).all()
     assert (result.mdd >= result.estimate - result.bound_low).all()
     assert (result.std_error.isna() == (result.n_eff <= 1)).all()
     for h, row in zip(groups, result.itertuples(), strict=True):
@@ -235,7 +234,7 @@ CROWD = crowd(2_000, seed=7)
 
 
 @given(histograms)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_a_group_alone_has_the_bits_it_has_among_2000_others(histogram: Histogram) -> None:
     alone = bits(mean_intervals(frame([histogram]), ["g"]))
     middle = bits(mean_intervals(frame([*CROWD[:1234], histogram, *CROWD[1234:]]), ["g"]))
@@ -329,7 +328,8 @@ def test_splitting_scores_between_grid_neighbours_moves_ends_by_a_ten_thousandth
 
 
 def test_next_to_no_weight_off_one_value_never_gives_zero_width() -> None:
-    for h in ({1.0: 29.999999, 0.5: 0.000001}, {0.31: 30.0, 0.3: 0.000001}, {0.0: 1e-6, 0.7: 1e3}):
+    remote = {0.66: 28.0, 0.67: 1.007403, 0.0: 0.005819}
+    for h in ({1.0: 29.999999, 0.5: 0.000001}, {0.31: 30.0, 0.3: 0.000001}, remote):
         for method in ("percentile", "bca"):
             row = one(h, ci_method=method)
             assert row.ci_low < row.ci_high
@@ -372,7 +372,8 @@ def test_a_group_without_weight_knows_nothing() -> None:
     row = mean_intervals(frame([{0.5: 0}, {1.0: 2}]), ["g"]).iloc[0]
     assert (row.n_eff, row.bound_low, row.bound_high) == (0, 0, 1)
     assert (row.ci_method, row.ci_low, row.ci_high) == ("bounded", 0, 1)
-    assert np.isnan(row.estimate) and np.isnan(row.std_error)
+    assert np.isnan(row.estimate)
+    assert np.isnan(row.std_error)
 
 
 @pytest.mark.parametrize(
@@ -394,9 +395,7 @@ def test_a_group_without_weight_knows_nothing() -> None:
         ({}, {"n_eff": pd.DataFrame({"g": [0, 0], "n_eff": [1.0, 2.0]})}, "not unique|one-to-one"),
     ],
 )
-def test_bad_input_is_named(
-    change: dict[str, float], options: dict[str, object], message: str
-) -> None:
+def test_bad_input_is_named(change: dict[str, float], options: dict[str, object], message: str) -> None:
     data = frame([{0.5: 2}]).assign(**change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=message):
         mean_intervals(data, **{"keys": ["g"], **options})  # type: ignore[arg-type]
@@ -426,9 +425,7 @@ def endpoints_over_seeds(
     values, counts = np.unique(scores, return_counts=True)
     ours, theirs = [], []
     for seed in range(n_seeds):
-        mine = bootstrap_monte_carlo(
-            values, counts, n_resamples=n_resamples, seed_key=[seed], ci_method=method
-        )
+        mine = bootstrap_monte_carlo(values, counts, n_resamples=n_resamples, seed_key=[seed], ci_method=method)
         ours.append((mine.low, mine.high))
         witness = stats.bootstrap(
             (scores,),
@@ -492,7 +489,8 @@ def test_default_agrees_with_both_on_real_scores(run: str, method: CiMethod) -> 
         ours, theirs = endpoints_over_seeds(whole, method, n_seeds=5, n_resamples=2_000)
         data = pd.DataFrame({"g": 0, "value": scores, "weight": UNIT})
         row = mean_intervals(data, ["g"], ci_method=method).iloc[0]
-        assert len(scores) == 225 and row.ci_method == method
+        assert len(scores) == 225
+        assert row.ci_method == method
         for witness in (ours, theirs):
             ends = witness.mean(axis=0) / LATTICE
             noise = witness.std(axis=0, ddof=1) / LATTICE / np.sqrt(len(witness))

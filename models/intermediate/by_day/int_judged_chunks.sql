@@ -27,16 +27,17 @@ first_of_document as (
     inner join sets using (trace_id)
     where sets.evidence_level = 'document'
     qualify ranked.doc_id is null or row_number() over (
-        partition by ranked.trace_id, ranked.stage, sets.label_class, ranked.doc_id order by ranked.rank
-    ) = 1
+            partition by ranked.trace_id, ranked.stage, sets.label_class, ranked.doc_id order by ranked.rank
+        ) = 1
 ),
 
 evidence as (
     select * from chunk_evidence
     union all by name
-    select * replace (
-        row_number() over (partition by trace_id, stage, label_class order by rank)::integer as rank
-    )
+    select
+        * replace (
+            row_number() over (partition by trace_id, stage, label_class order by rank)::integer as rank
+        )
     from first_of_document
 )
 

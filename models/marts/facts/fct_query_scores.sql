@@ -24,9 +24,9 @@ sums as (
         sum({{ gain('places.grade') }} * discounts.discount) as dcg,
         sum({{ gain_exp('places.grade') }} * discounts.discount) as dcg_exp,
         sum((places.n_relevant_so_far * 1000000000000000 + places.rank // 2) // places.rank)
-            filter (where places.is_relevant) as precision_sum,
+        filter (where places.is_relevant) as precision_sum,
         sum(greatest(lists.n_preferences - places.n_non_relevant_so_far, 0))
-            filter (where places.is_relevant) as n_preferred
+        filter (where places.is_relevant) as n_preferred
     from lists
     left join places
         on lists.trace_id = places.trace_id
@@ -56,9 +56,10 @@ select
     coalesce(sums.precision_sum, 0)::double / (1e15 * nullif(lists.n_relevant, 0)) as average_precision,
     case when lists.k = 0 then sums.n_hits_in_r / nullif(lists.n_relevant, 0) end as r_precision,
     case when lists.k = 0 then coalesce(
-        coalesce(sums.n_preferred, 0) / nullif(lists.n_preferences * lists.n_relevant, 0),
-        sums.n_hits / nullif(lists.n_relevant, 0)
-    ) end as bpref,
+                coalesce(sums.n_preferred, 0) / nullif(lists.n_preferences * lists.n_relevant, 0),
+                sums.n_hits / nullif(lists.n_relevant, 0)
+            )
+    end as bpref,
     sums.n_judged / nullif(lists.n_top, 0) as judged,
     coalesce(sums.precision_sum::double / (1e15 * nullif(sums.n_hits, 0)), 0.0) as context_precision,
     sums.n_hits / nullif(lists.n_relevant, 0) as context_recall,

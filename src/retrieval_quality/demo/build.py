@@ -146,9 +146,7 @@ def build_demo(
         ],
         compressed_before=schedule.days[days * 3 // 4].isoformat(),
     )
-    write_landing(
-        landing, files, description="retrieval-quality demo: simulated traffic and feedback"
-    )
+    write_landing(landing, files, description="retrieval-quality demo: simulated traffic and feedback")
     return DemoSummary(
         landing=landing,
         seed=seed,
@@ -203,17 +201,13 @@ def format_summary(summary: DemoSummary) -> str:
         f"  {schedule.regression_on}: {INDEX_V2_BROKEN.version} with a broken tokenizer, in part",
         f"  landed in {summary.landing} ({summary.n_bytes / 1e6:.1f} MB)",
     ]
-    lines += [
-        f"    {c.contract}: {c.n_lines:,} lines in {c.n_files} files" for c in summary.contracts
-    ]
+    lines += [f"    {c.contract}: {c.n_lines:,} lines in {c.n_files} files" for c in summary.contracts]
     lines += ["  planted blemishes:"]
     lines += [f"    {b.n} x {b.name}: {b.description}" for b in summary.blemishes]
     return "\n".join(lines)
 
 
-def _evaluation_lines(
-    corpus: Corpus, schedule: Schedule, evaluations: Sequence[Sequence[Trace]]
-) -> Iterator[Delivery]:
+def _evaluation_lines(corpus: Corpus, schedule: Schedule, evaluations: Sequence[Sequence[Trace]]) -> Iterator[Delivery]:
     """Traces and the run of every night; the run is landed when its last query is answered."""
     for day, traces in zip(schedule.days, evaluations, strict=True):
         for trace in traces:
@@ -221,9 +215,7 @@ def _evaluation_lines(
         yield delivery("eval_runs", traces[-1].delivered_at, eval_run_row(schedule, day))
 
 
-def _label_lines(
-    schedule: Schedule, questions: Sequence[tuple[int, Passage]]
-) -> Iterator[Delivery]:
+def _label_lines(schedule: Schedule, questions: Sequence[tuple[int, Passage]]) -> Iterator[Delivery]:
     """The evaluation set: questions and labels made the day before, landed on the first day."""
     first_day = start_of(schedule.days[0])
     made_at = datetime.fromtimestamp(first_day, tz=UTC) - timedelta(hours=12)

@@ -207,9 +207,7 @@ def _without_duplicates(passages: Iterable[Passage]) -> Corpus:
         seen.add(key)
         kept.append(passage)
     asked_by = Counter(normalise(p.question) for p in kept if p.question is not None)
-    final = tuple(
-        replace(p, question=None) if asked_by[normalise(p.question or "")] > 1 else p for p in kept
-    )
+    final = tuple(replace(p, question=None) if asked_by[normalise(p.question or "")] > 1 else p for p in kept)
     n_ambiguous = sum(n for n in asked_by.values() if n > 1)
     return Corpus(final, n_duplicates, n_ambiguous)
 
@@ -267,9 +265,7 @@ def _source_docstrings(path: Path, module: str) -> Iterator[Docstring]:
     yield from _nested_docstrings(tree.body, module, in_class=False)
 
 
-def _nested_docstrings(
-    body: Iterable[ast.stmt], prefix: str, *, in_class: bool
-) -> Iterator[Docstring]:
+def _nested_docstrings(body: Iterable[ast.stmt], prefix: str, *, in_class: bool) -> Iterator[Docstring]:
     """Public classes, functions and methods, also below if/try; not what functions hide."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -388,9 +384,7 @@ def _without_headings(text: str) -> str:
     """Drop underlined headings: the line of punctuation and the title above it."""
     lines = text.split("\n")
     underlines = {i for i, line in enumerate(lines) if _UNDERLINE.match(line.strip())}
-    return "\n".join(
-        "" if i in underlines or i + 1 in underlines else line for i, line in enumerate(lines)
-    )
+    return "\n".join("" if i in underlines or i + 1 in underlines else line for i, line in enumerate(lines))
 
 
 def _n_words(paragraphs: Iterable[str]) -> int:

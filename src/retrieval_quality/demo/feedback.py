@@ -60,16 +60,12 @@ def simulate_feedback(sessions: Sequence[Sequence[Trace]], seed: str) -> tuple[F
     return tuple(events)
 
 
-def _session_feedback(
-    session: Sequence[Trace], rng: random.Random, seed: str
-) -> Iterator[Feedback]:
+def _session_feedback(session: Sequence[Trace], rng: random.Random, seed: str) -> Iterator[Feedback]:
     """The simulated feedback of one session, at least one event."""
     for trace, following in pairwise(session):
         if trace.target == following.target and rng.random() < 0.6:
             chunks = _shown(trace, 3) if rng.random() < 0.75 else None
-            yield _feedback(
-                trace, rng, seed, signal="reformulation", rating=0, chunks=chunks, flipped=False
-            )
+            yield _feedback(trace, rng, seed, signal="reformulation", rating=0, chunks=chunks, flipped=False)
     last = session[-1]
     flipped = rng.random() < FLIP_SHARE
     answer_level = rng.random() < ANSWER_LEVEL_SHARE

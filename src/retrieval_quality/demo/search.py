@@ -145,9 +145,7 @@ def build_features(passages: Sequence[Passage]) -> Features:
     return Features(tuple(words), tuple(titles), tuple(bigrams), idf)
 
 
-def rerank(
-    spec: RerankerSpec, features: Features, query: str, candidates: Sequence[Hit]
-) -> tuple[Hit, ...]:
+def rerank(spec: RerankerSpec, features: Features, query: str, candidates: Sequence[Hit]) -> tuple[Hit, ...]:
     """Reorder the candidates and keep the best ``TOP_K``.
 
     The score is a weighted sum of the first-stage score (over its maximum), the idf-weighted share

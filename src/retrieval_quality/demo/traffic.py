@@ -323,9 +323,7 @@ def _crowd(world: World) -> _Crowd:
     return _Crowd(tuple(asked), _zipf(len(asked)), _zipf(N_USERS))
 
 
-def _session(
-    world: World, crowd: _Crowd, rng: random.Random, session_id: str, start: int
-) -> tuple[Trace, ...]:
+def _session(world: World, crowd: _Crowd, rng: random.Random, session_id: str, start: int) -> tuple[Trace, ...]:
     """One simulated session; ``start`` in epoch seconds."""
     day = datetime.fromtimestamp(start, tz=UTC).date()
     is_anonymous = rng.random() < ANONYMOUS_SHARE
@@ -374,9 +372,7 @@ def _session(
     return tuple(traces)
 
 
-def simulate_evaluation(
-    world: World, questions: Sequence[tuple[int, Passage]], day: date
-) -> tuple[Trace, ...]:
+def simulate_evaluation(world: World, questions: Sequence[tuple[int, Passage]], day: date) -> tuple[Trace, ...]:
     """The scheduled evaluation of one night: every question once, as written, on the main index.
 
     The rankings are real; only the latencies are simulated.

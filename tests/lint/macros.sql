@@ -1,0 +1,35 @@
+{#- Stand-ins for the project's macros, so that the linter parses models without dbt. -#}
+{% macro set_affected_days(model) %}{% endmacro %}
+{% macro is_affected(day) %}{{ day }} is not null{% endmacro %}
+{% macro current_day_version() %}(select max(day_version) from int_day_versions){% endmacro %}
+{% macro rows_so_far(columns) %}select * from so_far_rows{% endmacro %}
+{% macro is_before_as_of(time) %}{{ time }} is not null{% endmacro %}
+{% macro highest(column) %}0{% endmacro %}
+{% macro landing_path() %}landing{% endmacro %}
+{% macro landed_rows(contract) %}landed_rows{% endmacro %}
+{% macro read_rows(contract, json_files, parquet_files) %}read_rows{% endmacro %}
+{% macro newest_delivery(arrivals, key, day='null') %}newest as (
+    select * from {{ arrivals }}
+)
+
+select * from newest{% endmacro %}
+{% macro staged_deliveries() %}select * from staged_rows{% endmacro %}
+{% macro judged_lines() %}select * from judged_rows{% endmacro %}
+{% macro retrieval_traces_reject_reason() %}reject_reason{% endmacro %}
+{% macro feedback_reject_reason() %}reject_reason{% endmacro %}
+{% macro queries_reject_reason() %}reject_reason{% endmacro %}
+{% macro qrels_reject_reason() %}reject_reason{% endmacro %}
+{% macro eval_runs_reject_reason() %}reject_reason{% endmacro %}
+{% macro trace_key() %}trace_id{% endmacro %}
+{% macro utc_timestamp(column) %}try_cast({{ column }} as timestamp){% endmacro %}
+{% macro in_rank_order(list) %}list_sort({{ list }}){% endmacro %}
+{% macro first_of_each_chunk(list) %}list_distinct({{ list }}){% endmacro %}
+{% macro with_rank(list) %}list_sort({{ list }}){% endmacro %}
+{% macro n_non_finite(list) %}len({{ list }}){% endmacro %}
+{% macro chunk_ids(list) %}list_sort({{ list }}){% endmacro %}
+{% macro rating_label(rating, scale, word_label) %}coalesce({{ rating }}, {{ scale }}, {{ word_label }}){% endmacro %}
+{% macro document_of(chunk_id) %}{{ chunk_id }}{% endmacro %}
+{% macro stage_cutoffs() %}select 'final' as stage, 1 as k{% endmacro %}
+{% macro gain(grade) %}greatest({{ grade }}, 0){% endmacro %}
+{% macro gain_exp(grade) %}greatest({{ grade }}, 0){% endmacro %}
+{% macro ideal_at(running_sums) %}len({{ running_sums }}){% endmacro %}
