@@ -3,7 +3,7 @@
     {% for name in ['label_lookback_days', 'long_tail_max_sessions', 'max_rank', 'reported_days', 'reported_weeks'] %}
         {% do require_var(name, 'a whole number >= 0', var(name) is integer and var(name) is not boolean and var(name) >= 0) %}
     {% endfor %}
-    {% for name in ['confidence', 'min_judged_share'] %}
+    {% for name in ['confidence', 'min_judged_share', 'max_quarantined_share'] %}
         {% do require_var(name, 'a number between 0 and 1', var(name) is number and var(name) is not boolean and 0 < var(name) <= 1) %}
     {% endfor %}
     {% do require_var('upvote_without_correctness', "'relevant' or 'unjudged'", var('upvote_without_correctness') in ['relevant', 'unjudged']) %}

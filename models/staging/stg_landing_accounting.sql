@@ -23,7 +23,11 @@ select
     coalesce(accepted.n_superseded, 0) as n_superseded,
     coalesce(quarantined.n_quarantined, 0) as n_quarantined,
     coalesce(quarantined.n_quarantined, 0) / nullif(files.n_lines, 0) as quarantined_share,
-    files.key_counts
+    -- keys that the contract does not know, with the lines they are on: ignored, but counted
+    map_from_entries(list_filter(
+        map_entries(files.key_counts),
+        lambda entry: not list_contains({{ known_keys('files.contract') }}, entry.key)
+    )) as unknown_keys
 from files
 left join accepted using (file_id)
 left join quarantined using (file_id)

@@ -33,3 +33,5 @@ select * from newest{% endmacro %}
 {% macro gain(grade) %}greatest({{ grade }}, 0){% endmacro %}
 {% macro gain_exp(grade) %}greatest({{ grade }}, 0){% endmacro %}
 {% macro ideal_at(running_sums) %}len({{ running_sums }}){% endmacro %}
+{% macro known_until() %}'infinity'::timestamp{% endmacro %}
+{% macro known_keys(contract) %}list_distinct({{ contract }}){% endmacro %}

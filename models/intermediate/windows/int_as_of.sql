@@ -10,7 +10,7 @@ select
     as_of::date as full_days_end_on,
     date_trunc('hour', as_of) as full_hours_end_at
 from (
-    select coalesce({{ utc_timestamp("'" ~ var('as_of') ~ "'") }}, newest_traced_at) as as_of
+    select case when isfinite({{ known_until() }}) then {{ known_until() }} else newest_traced_at end as as_of
     from traces
 )
 where as_of is not null
