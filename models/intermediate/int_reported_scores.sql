@@ -4,52 +4,45 @@ with reported as (
 
 scores as (
     select * from {{ ref('fct_query_scores') }}
-    where k in (select k from reported)
 ),
 
 named as (
     select
-        traced_on,
-        trace_id,
-        stage,
-        label_class,
-        completeness,
-        n_relevant,
-        k,
-        judged as judged_share,
-        unnest([
-            {'metric': 'precision', 'score': precision},
-            {'metric': 'precision_returned', 'score': precision_returned},
-            {'metric': 'precision_low', 'score': precision_low},
-            {'metric': 'precision_high', 'score': precision_high},
-            {'metric': 'precision_condensed', 'score': precision_condensed},
-            {'metric': 'recall', 'score': recall},
-            {'metric': 'hit_rate', 'score': hit_rate},
-            {'metric': 'reciprocal_rank', 'score': reciprocal_rank},
-            {'metric': 'ndcg', 'score': ndcg},
-            {'metric': 'ndcg_exp', 'score': ndcg_exp},
-            {'metric': 'average_precision', 'score': average_precision},
-            {'metric': 'r_precision', 'score': r_precision},
-            {'metric': 'bpref', 'score': bpref},
-            {'metric': 'judged', 'score': judged},
-            {'metric': 'context_precision', 'score': context_precision},
-            {'metric': 'context_recall', 'score': context_recall}
-        ], recursive := true)
+        scores.traced_on,
+        scores.trace_id,
+        scores.stage,
+        scores.label_class,
+        scores.n_relevant,
+        reported.metric,
+        scores.k,
+        reported.grid,
+        scores.judged as judged_share,
+        case reported.metric
+            when 'precision' then scores.precision
+            when 'precision_returned' then scores.precision_returned
+            when 'precision_low' then scores.precision_low
+            when 'precision_high' then scores.precision_high
+            when 'precision_condensed' then scores.precision_condensed
+            when 'recall' then scores.recall
+            when 'hit_rate' then scores.hit_rate
+            when 'reciprocal_rank' then scores.reciprocal_rank
+            when 'ndcg' then scores.ndcg
+            when 'ndcg_exp' then scores.ndcg_exp
+            when 'average_precision' then scores.average_precision
+            when 'r_precision' then scores.r_precision
+            when 'bpref' then scores.bpref
+            when 'judged' then scores.judged
+            when 'context_precision' then scores.context_precision
+            when 'context_recall' then scores.context_recall
+            else error('metric_catalog: ' || reported.metric || ' is no column of fct_query_scores')
+        end as score
     from scores
+    inner join reported on scores.k = reported.k
 )
 
 select
-    named.traced_on,
-    named.trace_id,
-    named.stage,
-    named.label_class,
-    named.completeness,
-    named.n_relevant,
-    named.metric,
-    named.k,
-    reported.grid,
+    * exclude (score, judged_share),
     -- trillionths, so that sums do not depend on their order
-    round(named.score * 1e12)::bigint as score,
-    round(named.judged_share * 1e12)::bigint as judged_share
+    round(score * 1e12)::bigint as score,
+    round(judged_share * 1e12)::bigint as judged_share
 from named
-inner join reported on named.metric = reported.metric and named.k = reported.k

@@ -1,34 +1,14 @@
-with units as (
-    select *, score_sum / (n_scored * 1e12) as score
-    from {{ ref('int_score_units') }}
-    where n_scored > 0
+with cells as (
+    select * from {{ ref('int_segment_cells') }}
+    where value is not null
 ),
 
-placed as (
-    -- many-valued metrics are split between their two neighbours on the grid, which keeps the mean
-    select *, floor(score / grid + 1e-9)::integer as grid_place
-    from units
-),
-
-split as (
-    select
-        *,
-        case
-            when grid is null then [{'value': score, 'weight': weight}]
-            else [
-                    {'value': grid_place * grid, 'weight': weight - upper_weight},
-                    {'value': (grid_place + 1) * grid, 'weight': upper_weight}
-                ]
-        end as cells
-    from (
-        select *, greatest(round(weight * (score / grid - grid_place)), 0)::bigint as upper_weight
-        from placed
-    )
-),
-
-cells as (
-    select * exclude (cells), unnest(cells, recursive := true)
-    from (select * exclude (weight) from split)
+neighbours as (
+    select * exclude (weight, upper_weight), weight - coalesce(upper_weight, 0) as weight
+    from cells
+    union all by name
+    select * exclude (weight, upper_weight) replace (round(value + grid, 12) as value), upper_weight as weight
+    from cells
 )
 
 select
@@ -42,10 +22,9 @@ select
     label_class,
     metric,
     k,
-    round(value, 12) as value,
+    value,
     sum(weight)::bigint as weight
-from cells
+from neighbours
 where weight > 0
 group by
-    time_grain, traced_on, bucket_at, traffic, segment_dimension, segment_value, stage, label_class, metric, k,
-    round(value, 12)
+    time_grain, traced_on, bucket_at, traffic, segment_dimension, segment_value, stage, label_class, metric, k, value

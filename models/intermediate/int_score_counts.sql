@@ -1,5 +1,5 @@
-with segments as (
-    select * from {{ ref('int_bucketed_segments') }}
+with traces as (
+    select * from {{ ref('int_trace_counts') }}
 ),
 
 reported as (
@@ -21,47 +21,23 @@ stages as (
     inner join cutoffs on reported.k = cutoffs.k
 ),
 
-traces as (
-    select
-        time_grain, traced_on, bucket_at, traffic, segment_dimension, segment_value,
-        unnest([
-            {'stage': 'final', 'n_listed': n_returned},
-            {'stage': 'retriever', 'n_listed': n_candidates}
-        ], recursive := true),
-        is_fault, is_missing, n_duplicates
-    from segments
-),
-
-counted as (
-    select
-        time_grain, traced_on, bucket_at, traffic, segment_dimension, segment_value, stage,
-        count(*) as n_traces,
-        count(*) filter (where is_fault) as n_fault,
-        count(*) filter (where not is_fault and n_listed is null) as n_stage_absent,
-        count(*) filter (where n_listed = 0 and not is_missing) as n_no_results,
-        count(*) filter (where is_missing) as n_missing,
-        sum(n_duplicates)::bigint as n_duplicates
-    from traces
-    group by time_grain, traced_on, bucket_at, traffic, segment_dimension, segment_value, stage
-),
-
 scored as (
     select
         time_grain, traced_on, bucket_at, traffic, segment_dimension, segment_value, stage, label_class, metric, k,
         sum(n_scored)::bigint as n_scored,
         sum(n_no_relevant)::bigint as n_no_relevant,
         sum(n_undefined)::bigint as n_undefined,
-        count(*) filter (where n_scored > 0) as n_units,
-        sum(weight) filter (where n_scored > 0)::hugeint as weight_sum,
-        sum(weight::hugeint * weight) filter (where n_scored > 0)::hugeint as weight_square_sum,
+        sum(n_units)::bigint as n_units,
+        sum(weight)::hugeint as weight_sum,
+        sum(weight_square_sum)::hugeint as weight_square_sum,
         sum(judged_sum)::hugeint as judged_sum,
         sum(n_judged_defined)::bigint as n_judged_defined
-    from {{ ref('int_score_units') }}
+    from {{ ref('int_segment_cells') }}
     group by time_grain, traced_on, bucket_at, traffic, segment_dimension, segment_value, stage, label_class, metric, k
 )
 
 select
-    counted.* exclude (n_duplicates, n_no_results, n_missing),
+    traces.* exclude (n_duplicates, n_no_results, n_missing),
     classes.label_class,
     classes.completeness,
     stages.metric,
@@ -69,18 +45,18 @@ select
     coalesce(scored.n_scored, 0) as n_scored,
     coalesce(scored.n_no_relevant, 0) as n_no_relevant,
     coalesce(scored.n_undefined, 0) as n_undefined,
-    counted.n_traces - counted.n_fault - counted.n_stage_absent - coalesce(
+    traces.n_traces - traces.n_fault - traces.n_stage_absent - coalesce(
         scored.n_scored + scored.n_no_relevant + scored.n_undefined, 0
     ) as n_unlabelled,
-    counted.n_no_results,
-    counted.n_duplicates,
-    counted.n_missing,
+    traces.n_no_results,
+    traces.n_duplicates,
+    traces.n_missing,
     coalesce(scored.n_units, 0) as n_units,
     coalesce(scored.weight_sum, 0) as weight_sum,
     coalesce(scored.weight_square_sum, 0) as weight_square_sum,
     coalesce(scored.judged_sum, 0) as judged_sum,
     coalesce(scored.n_judged_defined, 0) as n_judged_defined
-from counted
+from traces
 inner join stages using (stage)
 cross join classes
 left join scored using (

@@ -50,7 +50,7 @@ def numbered(prefix: str, ranks: Iterable[int]) -> list[str]:
 
 def shuffled(seed: int) -> tuple[list[dict[str, object]], dict[str, int]]:
     """The list and the judgments of T09 in any order: the recorded rank orders the list."""
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     chunks = [{"chunk_id": chunk, "rank": rank, "score": 0.5} for rank, chunk in enumerate("abcdef")]
     return rng.sample(chunks, len(chunks)), dict(rng.sample(list(THREE_GRADES.items()), len(THREE_GRADES)))
 
@@ -305,6 +305,10 @@ def land_weights(traces: list[dict[str, object]], judgments: list[dict[str, obje
     for number, chunk in enumerate("axx"):
         traces.append(trace(f"u{number}", ids(chunk), query_id="w", session_id="long", index_version="units"))
     traces.append(trace("u3", ids("a"), query_id="w", index_version="units"))
+    # one session over two index versions
+    for number, chunk in enumerate("ax"):
+        mixed = {"index_version": f"mixed {number}", "experiment_bucket": "mixed"}
+        traces.append(trace(f"m{number}", ids(chunk), query_id="w", session_id="mixed") | mixed)
 
 
 def land_eval_run(warehouse: Warehouse) -> None:
@@ -330,7 +334,8 @@ def scores(
 ) -> dict[str, Any]:
     names = list(columns)
     (row,) = warehouse.query(
-        f"select {', '.join(names)} from fct_query_scores where trace_id = ? and label_class = ? and k = ? and stage = ?",
+        f"select {', '.join(names)} from fct_query_scores "
+        "where trace_id = ? and label_class = ? and k = ? and stage = ?",
         name, label_class, k, stage,
     )  # fmt: skip
     return dict(zip(names, row, strict=True))
@@ -401,7 +406,8 @@ def test_t12_is_exactly_one(cases: Warehouse) -> None:
 def test_t16_every_metric_of_every_shuffle_is_the_same(cases: Warehouse) -> None:
     metrics = [str(metric) for (metric,) in cases.query("select metric from dim_metrics")]
     rows = cases.query(
-        f"select distinct k, {', '.join(metrics)} from fct_query_scores where starts_with(trace_id, 'T16') or trace_id = 'T09'"
+        f"select distinct k, {', '.join(metrics)} from fct_query_scores "
+        "where starts_with(trace_id, 'T16') or trace_id = 'T09'"
     )
     assert len(rows) == len({row[0] for row in rows})
 
@@ -595,7 +601,8 @@ def test_unlabelled_traces_counted_anew(cases: Warehouse) -> None:
             select *, 'retriever' as stage from fct_retrievals where not is_fault and n_candidates is not null
         ),
         unlabelled as (
-            select listed.traced_on, listed.traffic, listed.index_version, listed.stage, classes.label_class, count(*) as n
+            select
+                listed.traced_on, listed.traffic, listed.index_version, listed.stage, classes.label_class, count(*) as n
             from listed
             cross join dim_label_classes as classes
             anti join int_relevance_labels as labels
@@ -607,7 +614,8 @@ def test_unlabelled_traces_counted_anew(cases: Warehouse) -> None:
             on denominators.traced_on = unlabelled.traced_on and denominators.traffic = unlabelled.traffic
             and denominators.segment_value = unlabelled.index_version and denominators.stage = unlabelled.stage
             and denominators.label_class = unlabelled.label_class
-        where denominators.segment_dimension = 'index_version' and denominators.n_unlabelled <> coalesce(unlabelled.n, 0)
+        where denominators.segment_dimension = 'index_version'
+            and denominators.n_unlabelled <> coalesce(unlabelled.n, 0)
         """
     )
     assert rows == []
@@ -618,8 +626,8 @@ def test_sample_rates_weigh(cases: Warehouse) -> None:
     estimate, n_eff, n_units = week(cases, "sampled", "hit_rate", 5, "estimate, n_eff, n_units")
     assert (estimate, n_eff, n_units) == (pytest.approx(11 / 13, abs=1e-12), pytest.approx(169 / 105), 3)
     stored = cases.query(
-        "select distinct weight_sum, weight_square_sum from int_score_denominators "
-        "where segment_value = 'sampled' and metric = 'hit_rate' and k = 5 and label_class = 'golden' and stage = 'final'"
+        "select distinct weight_sum, weight_square_sum from int_score_denominators where segment_value = 'sampled' "
+        "and metric = 'hit_rate' and k = 5 and label_class = 'golden' and stage = 'final'"
     )
     assert stored == [(13_000_000, 105_000_000_000_000)]
 
@@ -628,6 +636,18 @@ def test_a_unit_is_a_session_not_a_trace(cases: Warehouse) -> None:
     # one session scores (1 + 0 + 0) / 3, the other 1: their mean is 2/3, that of the four traces 1/2
     estimate, n_units, n_scored, n_eff = week(cases, "units", "hit_rate", 5, "estimate, n_units, n_scored, n_eff")
     assert (estimate, n_units, n_scored, n_eff) == (pytest.approx(2 / 3, abs=1e-9), 2, 4, 2)
+
+
+def test_a_session_over_two_segment_values_is_a_unit_in_each_and_one_in_both(cases: Warehouse) -> None:
+    assert [week(cases, f"mixed {n}", "hit_rate", 5, "estimate, n_units") for n in (0, 1)] == [(1.0, 1), (0.0, 1)]
+    rows = cases.query(
+        f"""
+        select estimate, n_units, n_scored from mart_retrieval_quality
+        where window_name = 'week' and window_start_at = '{DAY}' and segment_dimension = 'experiment_bucket'
+            and segment_value = 'mixed' and metric = 'hit_rate' and k = 5 and label_class = 'golden' and stage = 'final'
+        """
+    )
+    assert rows == [(0.5, 1, 2)]
 
 
 def test_estimates_lie_within_their_intervals(cases: Warehouse) -> None:

@@ -36,7 +36,8 @@ counted as (
     select
         traced_on, trace_id, label_class,
         count(*) filter (where is_relevant)::integer as n_relevant,
-        count(*) filter (where not is_relevant)::integer as n_judged_non_relevant,
+        -- trec_eval's bpref takes a negative grade for unjudged
+        count(*) filter (where not is_relevant and grade >= 0)::integer as n_judged_non_relevant,
         max(labelled_at) as labelled_at
     from labels
     group by traced_on, trace_id, label_class

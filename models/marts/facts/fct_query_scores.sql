@@ -7,7 +7,7 @@ places as (
     select
         trace_id, stage, label_class, rank, grade, is_relevant,
         count(*) filter (where is_relevant) over best_first as n_relevant_so_far,
-        count(*) filter (where not is_relevant) over best_first as n_non_relevant_so_far
+        count(*) filter (where not is_relevant and grade >= 0) over best_first as n_non_relevant_so_far
     from {{ ref('int_judged_chunks') }}
     where grade is not null and {{ is_affected('traced_on') }}
     window best_first as (partition by trace_id, stage, label_class order by rank)

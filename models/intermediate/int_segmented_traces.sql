@@ -16,7 +16,8 @@ described as (
         n_duplicates,
         is_fault,
         is_missing,
-        map {
+        -- every dimension a segment can be declared by
+        {
             'intent': intent,
             'long_tail': case when is_long_tail then 'long_tail' when not is_long_tail then 'head' else 'unknown' end,
             'index_version': coalesce(index_version, 'unknown'),
@@ -31,23 +32,9 @@ described as (
             'score_type': coalesce(score_type, 'unknown')
         } as segments
     from retrievals
-),
-
-declared as (
-    select * exclude (segments), segments, unnest(['total'] || {{ var('segment_dimensions') }}) as segment_dimension
-    from described
 )
 
 select
-    * exclude (segments),
-    case segment_dimension
-        when 'total' then 'total'
-        -- a cross is written 'intent x index_version'; a name nobody knows is an error, not an empty segment
-        else array_to_string(
-                list_transform(string_split(segment_dimension, ' x '), lambda name: coalesce(
-                    segments[name], error('vars: segment_dimensions: unknown dimension ' || name)
-                )),
-                ' x '
-            )
-    end as segment_value
-from declared
+    *,
+    md5_number_lower(segments::varchar) as segment_key
+from described

@@ -1,0 +1,95 @@
+"""A user's directory with the small demo: where things are, and the commands run there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+from support import PROJECT
+
+if TYPE_CHECKING:
+    from retrieval_quality.demo import DemoSummary
+
+COMMAND = Path(sys.executable).with_name("retrieval-quality")
+AS_OF = '{as_of: "2026-11-30T00:00:00Z"}'
+
+
+@dataclass(frozen=True)
+class Places:
+    """A directory of a user, the RQ_* places below it, and the commands run there."""
+
+    root: Path
+
+    @property
+    def landing(self) -> Path:
+        return self.root / "landing"
+
+    @property
+    def warehouse(self) -> Path:
+        return self.root / "warehouse.duckdb"
+
+    @property
+    def published(self) -> Path:
+        return self.root / "published"
+
+    @property
+    def current(self) -> Path:
+        return (self.published / "current").resolve()
+
+    @property
+    def work(self) -> Path:
+        """Where commands run: an empty directory, not the repository."""
+        return self.root / "work"
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`retrieval-quality` in a process of its own."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RQ_", "DBT_"))}
+        environment = inherited | {
+            "RQ_LANDING": str(self.landing),
+            "RQ_WAREHOUSE": str(self.warehouse),
+            "RQ_PUBLISHED": str(self.published),
+            "RQ_TEMP_DIRECTORY": str(self.root / "tmp"),
+            "RQ_LOG_PATH": str(self.root / "logs"),
+            "RQ_PROJECT_DIR": str(PROJECT),
+            "DBT_TARGET_PATH": str(self.root / "target"),
+        }
+        return subprocess.run(
+            [COMMAND, *arguments], cwd=self.work, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def query(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
+        """Of the published database."""
+        return self._query(self.current / "rag_quality.duckdb", sql, parameters)
+
+    def query_warehouse(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
+        return self._query(self.warehouse, sql, parameters)
+
+    def copy_to(self, root: Path) -> Places:
+        """Everything but the build's own files, for a test that changes something."""
+        copy = Places(root)
+        shutil.copytree(self.landing, copy.landing)
+        shutil.copytree(self.published, copy.published, symlinks=True)
+        shutil.copy2(self.warehouse, copy.warehouse)
+        return copy
+
+    @staticmethod
+    def _query(database: Path, sql: str, parameters: Sequence[object]) -> list[tuple[object, ...]]:
+        with duckdb.connect(str(database), read_only=True) as connection:
+            return connection.execute(sql, list(parameters)).fetchall()
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """The demo's own account of what it landed, and the first night on it."""
+
+    demo: DemoSummary
+    places: Places
+    night: subprocess.CompletedProcess[str]
