@@ -42,11 +42,10 @@ _EXPLANATIONS: Final = """\
 * *Ties.* The recorded rank orders a list here. trec_eval, and what is built on it, orders by score
   and within equal scores by document id, whatever the rank says. Five reference values of Cranfield
   follow such ties: the same tool gives our value for the list as recorded.
-* *Negative grades.* A judgment is a judgment: a chunk of a negative grade is judged and not relevant
-  here, and gains nothing. trec_eval reads such a chunk as unjudged: its `unj` counts it and its
-  `bpref` passes over it (Judged@k of ir_measures counts it as judged). Six values of `unj` in
-  trec_eval's case `rel_level_2` differ for that; with those judgments left out all of them agree.
-  For random runs bpref is compared with the peers' value for grade 0 in place of a negative one.
+* *Negative grades.* A chunk of a negative grade gains nothing, and bpref passes over it, as
+  trec_eval's does. It is judged all the same (Judged@k of ir_measures says so too), while trec_eval's
+  `unj` counts it as unjudged: six values in its case `rel_level_2` differ for that, and agree once
+  those judgments are left out.
 """
 
 _UNREPORTED: Final = """\

@@ -95,13 +95,11 @@ def compare_pytrec_eval(batch: Batch, scores: Scores) -> list[Compared]:
     measures = {*_TREC_WHOLE, *(f"{stem}.{','.join(map(str, CUTOFFS))}" for stem in _TREC_CUT)}
     gain_measures = {"ndcg", f"ndcg_cut.{','.join(map(str, CUTOFFS))}"}
     values = pytrec_values(batch, readable(batch.qrels), measures)
-    # pytrec_eval reads a negative grade as unjudged, which only bpref tells from judged non-relevant
-    bpref = pytrec_values(batch, judged_non_relevant(batch.qrels), {"bpref"})
     gains = pytrec_values(batch, exponential_gains(batch.qrels), gain_measures)
     compared = []
     for query in batch.qrels:
         # it leaves out a query that was not answered, which trec_eval -c scores 0
-        theirs = (values[query] | bpref[query]) if query in values else dict.fromkeys(_printed(measures), 0.0)
+        theirs = values[query] if query in values else dict.fromkeys(_printed(measures), 0.0)
         named = [(trec_measure(name), value) for name, value in theirs.items()]
         expected = [(measure, value) for measure, value in named if measure is not None]
         theirs = gains[query] if query in gains else dict.fromkeys(_printed(gain_measures), 0.0)
@@ -114,18 +112,13 @@ def compare_ir_measures(batch: Batch, scores: Scores) -> list[Compared]:
     """Every measure of ours that ir_measures has; it gives queries without a list 0, as we do."""
     names = [_level(name, batch.relevant_from) for name in _IR_WHOLE]
     names += [f"{_level(name, batch.relevant_from)}@{k}" for name in _IR_CUT for k in CUTOFFS]
+    measures = {ir_measures.parse_measure(name): ir_measure(name) for name in names}
     compared = []
-    for group, qrels in (
-        ([name for name in names if "Bpref" in name], judged_non_relevant(batch.qrels)),
-        ([name for name in names if "Bpref" not in name], readable(batch.qrels)),
-    ):
-        measures = {ir_measures.parse_measure(name): ir_measure(name) for name in group}
-        for value in ir_measures.iter_calc(list(measures), _dicts(qrels), batch.orders):
-            ours = measures[value.measure]
-            if ours is None:
-                raise ValueError(f"not a measure of ours: {value.measure}")
-            expected = [(ours.measure, float(value.value))]
-            compared += _beside_ours(batch, scores, value.query_id, expected)
+    for value in ir_measures.iter_calc(list(measures), _dicts(readable(batch.qrels)), batch.orders):
+        ours = measures[value.measure]
+        if ours is None:
+            raise ValueError(f"not a measure of ours: {value.measure}")
+        compared += _beside_ours(batch, scores, value.query_id, [(ours.measure, float(value.value))])
     return compared
 
 
@@ -133,11 +126,6 @@ def pytrec_values(batch: Batch, qrels: Qrels, measures: set[str]) -> Mapping[str
     """pytrec_eval's values by query and measure, for the lists in their order."""
     evaluator = pytrec_eval.RelevanceEvaluator(_dicts(qrels), measures, relevance_level=batch.relevant_from)
     return evaluator.evaluate(batch.orders)
-
-
-def judged_non_relevant(qrels: Qrels) -> Qrels:
-    """Negative grades as 0: what they mean here, in terms of tools that read them as unjudged."""
-    return {query: {chunk: max(grade, 0) for chunk, grade in grades.items()} for query, grades in qrels.items()}
 
 
 def readable(qrels: Qrels) -> Qrels:

@@ -57,20 +57,16 @@ def test_thousands_of_long_lists_score_as_with_the_peers(compared_random_runs: P
         assert sum(value.expected > 0 for value in compared) / len(compared) > 0.3
 
 
-def test_a_negative_grade_is_judged_and_not_relevant(scoring: Scoring) -> None:
-    """The peers disagree among themselves: trec_eval's bpref passes over a chunk of a negative grade
-    as unjudged, while Judged@k of ir_measures counts it. Here it is a judgment everywhere.
+def test_a_negative_grade_gains_nothing_and_is_no_preference(scoring: Scoring) -> None:
+    """bpref passes over a chunk of a negative grade, as trec_eval's does; `judged` counts it, as
+    Judged@k of ir_measures does.
     """
-    batch = Batch(
-        "negative", {"q": ["bad", "good", "zero", "unknown"]}, {"q": {"good": 1, "bad": -1, "zero": 0}}, relevant_from=1
-    )
+    qrels = {"q": {"good": 1, "bad": -1, "zero": 0}}
+    batch = Batch("negative", {"q": ["bad", "good", "zero", "unknown"]}, qrels, relevant_from=1)
     scores = scoring.score(batch.run, batch.qrels, cutoffs=[1])
 
-    assert scores["q", "bpref", 0] == 0
+    assert scores["q", "bpref", 0] == 1
     assert random_runs.pytrec_values(batch, batch.qrels, {"bpref"}) == {"q": {"bpref": 1}}
-    assert random_runs.pytrec_values(batch, random_runs.judged_non_relevant(batch.qrels), {"bpref"}) == {
-        "q": {"bpref": 0}
-    }
     assert scores["q", "judged", 1] == 1
     assert scores["q", "judged", 0] == 0.75
     assert scores["q", "ndcg", 0] == scores["q", "ndcg_exp", 0]

@@ -89,10 +89,9 @@ def test_feedback_identifies_only_what_its_judgments_reach(published: Published)
             and mart.segment_dimension <> 'total' and mart.n_scored > 0
         """
     )
-    # precision_condensed scores the traces with something judged, every other metric all of them
     judged_by_segment = {
-        (segment, k): shares
-        for segment, k, *shares in published.query(
+        (segment, k): judged
+        for segment, k, judged in published.query(
             """
             with scores as (
                 select
@@ -101,7 +100,7 @@ def test_feedback_identifies_only_what_its_judgments_reach(published: Published)
                 inner join fct_retrievals as retrievals using (trace_id)
                 where scores.label_class = 'explicit' and scores.stage = 'final'
             )
-            select segment, k, avg(judged), avg(judged) filter (where judged > 0)
+            select segment, k, avg(judged)
             from scores
             group by segment, k
             """
@@ -109,7 +108,7 @@ def test_feedback_identifies_only_what_its_judgments_reach(published: Published)
     }
     verdicts = {}
     for segment, metric, k, needs, completeness, is_identifiable, judged_share in rows:
-        judged = judged_by_segment[segment, k][metric == "precision_condensed"]
+        judged = judged_by_segment[segment, k]
         assert completeness == "retrieved_only"
         assert judged_share == pytest.approx(judged, abs=1e-9), (segment, metric, k)
         assert is_identifiable == (needs == "judged_top_k" and judged >= 0.9), (segment, metric, k)

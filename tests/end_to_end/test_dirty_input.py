@@ -674,6 +674,8 @@ REASONS: list[tuple[str, str, dict[str, object]]] = [
     ("feedback", "blank_chunk_id", FEEDBACK | {"chunk_ids": [None]}),
     ("feedback", "unknown_label_class", FEEDBACK | {"label_class": "gold"}),
     ("feedback", "unknown_label_class", FEEDBACK | {"label_class": "pooled"}),
+    ("feedback", "bad_weight", FEEDBACK | {"weight": 1e300}),
+    ("feedback", "bad_inclusion_probability", FEEDBACK | {"inclusion_probability": 0}),
     ("qrels", "missing_query_id", QREL | {"query_id": None}),
     ("qrels", "blank_chunk_id", QREL | {"chunk_id": " "}),
     ("qrels", "blank_chunk_id", QREL | {"chunk_id": None}),
