@@ -41,7 +41,8 @@ feedback_votes as (
         end as grade,
         -- millionths, so that sums do not depend on their order
         round(1e6 * feedback.weight * case
-            when feedback.dwell_ms < signals.min_dwell_ms then 0
+            when signals.min_dwell_ms is not null and not coalesce(feedback.dwell_ms >= signals.min_dwell_ms, false)
+                then 0
             when signals.weight is not null then signals.weight
             when feedback.rating_label = 'positive' then 1
             when feedback.rating_label = 'negative' then -1

@@ -31,7 +31,7 @@ def window_estimates(
     Args:
         histograms: `KEY`, value (score) and weight (integer millionths of a unit).
         denominators: one row per `KEY`: `DENOMINATORS`, completeness, is_identifiable,
-            judged_share (mean judged@k of the scored traces, 0-1 or NULL).
+            judged_share (mean judged@k of the labelled traces, 0-1 or NULL).
         confidence: level of both intervals, in (0, 1).
         ci_method: the bootstrap interval to publish, `bca` or `percentile`.
 
@@ -56,7 +56,7 @@ def window_estimates(
         bound_low=estimates["bound_low"].fillna(0.0),
         bound_high=estimates["bound_high"].fillna(1.0),
         estimate_low=scored_sum,
-        estimate_high=scored_sum + 1.0 - scored_share,
+        estimate_high=scored_sum + (1.0 - scored_share),
     )
     return _published(estimates, KEY, WINDOW_COLUMNS)
 

@@ -13,7 +13,7 @@ lowest as (
 ),
 
 highest as (
-    unpivot (select max(columns(*)) as '\0' from scores) on columns(*) into name metric value score
+    unpivot (select max(columns(*)) as '\0' from scores) on columns(*) into name metric value score -- noqa: RF05
 )
 
 select

@@ -35,3 +35,5 @@ select * from newest{% endmacro %}
 {% macro ideal_at(running_sums) %}len({{ running_sums }}){% endmacro %}
 {% macro known_until() %}'infinity'::timestamp{% endmacro %}
 {% macro known_keys(contract) %}list_distinct({{ contract }}){% endmacro %}
+{% macro staged_contracts() %}{% endmacro %}
+{% macro present(id) %}coalesce({{ id }}){% endmacro %}

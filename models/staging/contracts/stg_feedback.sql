@@ -24,10 +24,10 @@ rating_words as (
 typed as (
     select
         -- ids
-        coalesce(landed.feedback_id, landed.content_id) as feedback_id,
-        landed.session_id,
-        landed.trace_id,
-        landed.rater_id,
+        coalesce({{ present('landed.feedback_id') }}, landed.content_id) as feedback_id,
+        {{ present('landed.session_id') }} as session_id,
+        {{ present('landed.trace_id') }} as trace_id,
+        {{ present('landed.rater_id') }} as rater_id,
 
         -- times
         {{ utc_timestamp('landed.ts') }} as given_at,

@@ -9,8 +9,8 @@ typed as (
             query_id, chunk_id, doc_id, start_char, end_char, coalesce(label_class, 'golden'), coalesce(labeller, '')
         )::varchar) as qrel_id,
         query_id,
-        case when trim(chunk_id) <> '' then chunk_id end as chunk_id,
-        case when trim(doc_id) <> '' then doc_id end as doc_id,
+        {{ present('chunk_id') }} as chunk_id,
+        {{ present('doc_id') }} as doc_id,
         start_char,
         end_char,
         coalesce(label_class, 'golden') as label_class,

@@ -27,10 +27,10 @@ typed as (
     select
         -- ids
         {{ trace_key() }} as trace_id,
-        coalesce(session_id, {{ trace_key() }}) as session_id,
+        coalesce({{ present('session_id') }}, {{ trace_key() }}) as session_id,
         user_id,
-        query_id,
-        eval_run_id,
+        {{ present('query_id') }} as query_id,
+        {{ present('eval_run_id') }} as eval_run_id,
 
         -- times
         {{ utc_timestamp('ts') }} as traced_at,

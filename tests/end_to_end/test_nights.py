@@ -1,0 +1,120 @@
+"""Nights that see the same files in parts end in the tables of one night that sees them all."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import duckdb
+import pytest
+from support import Warehouse
+
+AS_OF = {"as_of": "2026-03-10T00:00:00Z"}
+DAY = 86_400
+FIRST_DAY = 1_772_323_200  # 2026-03-01T00:00:00Z
+
+# The ledger, versions and accounting are technical, and outside the equality.
+TECHNICAL = {"file_id", "load_id", "changed_in_load", "lost_deliveries", "day_version"}
+TABLES = (
+    "stg_retrieval_traces", "stg_feedback", "stg_queries", "stg_qrels", "stg_eval_runs",
+    "int_relevance_labels", "int_relevant_sets", "int_judged_chunks", "fct_retrievals", "fct_query_scores",
+    "int_score_histograms", "int_score_denominators", "int_score_histograms_hourly", "int_score_denominators_hourly",
+    "mart_retrieval_quality", "mart_segment_weekly", "dim_versions",
+)  # fmt: skip
+
+
+def trace(number: int, day: int, *, session: str | None = None, **other: object) -> dict[str, object]:
+    chunks = [f"c{(number * 7 + place) % 11}" for place in range(5)]
+    return {
+        "trace_id": f"t{number}",
+        "session_id": session or f"s{number}",
+        "ts": FIRST_DAY + day * DAY + number * 37.25,
+        "query": f"question {number % 4}",
+        "retrieved": [{"chunk_id": chunk, "score": 1 / (1 + place)} for place, chunk in enumerate(chunks)],
+        "index_version": f"v{number % 2}",
+    } | other
+
+
+def thumb(number: int, given_day: int, **other: object) -> dict[str, object]:
+    return {
+        "feedback_id": f"f{number}",
+        "session_id": f"s{number}",
+        "chunk_ids": [f"c{(number * 7) % 11}", f"c{(number * 7 + 2) % 11}"],
+        "rating": number % 3 > 0,
+        "ts": FIRST_DAY + given_day * DAY + 80_000 + number,
+    } | other
+
+
+def nights() -> list[list[tuple[str, str, list[dict[str, object]]]]]:
+    """Three nights of (contract, file, rows): with what makes nights differ from one another."""
+    first = [trace(n, n % 4) for n in range(24)]
+    evaluation = [trace(100 + n, 2, query_id=f"q{n}", eval_run_id="e1") for n in range(3)]
+    moved = trace(5, 3) | {"ingested_at": FIRST_DAY + 6 * DAY}  # its day was 1, and is emptied of it
+    rerouting = trace(200, 1, session="s8")  # a second trace of the session: its label has to choose
+    return [
+        [
+            ("retrieval_traces", "a.jsonl", first),
+            ("feedback", "a.jsonl", [thumb(n, 4) for n in range(12)]),
+            ("queries", "a.jsonl", [{"query_id": f"q{n}", "query": f"q {n}", "query_set": "gold"} for n in range(4)]),
+            ("qrels", "a.jsonl", [{"query_id": f"q{n}", "chunk_id": f"c{n}", "grade": n} for n in range(4)]),
+        ],
+        [
+            ("retrieval_traces", "b.jsonl", [*evaluation, *first[:3], moved]),
+            ("eval_runs", "a.jsonl", [{"eval_run_id": "e1", "started_at": FIRST_DAY + 2 * DAY, "query_set": "gold"}]),
+            ("feedback", "b.jsonl", [thumb(30, 5), thumb(13, 5)]),  # the first is before its trace
+        ],
+        [
+            ("retrieval_traces", "c.jsonl", [rerouting, trace(30, 4), trace(31, 8), {"trace_id": "broken"}]),
+            ("feedback", "c.jsonl", [thumb(2, 6, rating=False, ingested_at=FIRST_DAY + 8 * DAY), thumb(31, 8)]),
+            ("qrels", "b.jsonl", [{"query_id": "q1", "chunk_id": "c3", "grade": 2, "labelled_at": FIRST_DAY}]),
+        ],
+    ]
+
+
+def contents(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
+    with duckdb.connect(str(warehouse.path), read_only=True) as connection:
+        return {
+            table: connection.sql(
+                f"select columns(c -> not list_contains({sorted(TECHNICAL)}, c)) from {table} order by all".replace(
+                    "c ->", "lambda c:"
+                )
+            ).fetchall()
+            for table in TABLES
+        }
+
+
+@pytest.fixture(scope="module")
+def one_night(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[object, ...]]]:
+    warehouse = Warehouse(tmp_path_factory.mktemp("one_night"))
+    for night in nights():
+        for contract, file, rows in night:
+            warehouse.land(contract, rows, file)
+    warehouse.build(AS_OF)
+    return contents(warehouse)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)], ids=["as they came", "out of order"])
+def test_nights_end_where_one_night_ends(
+    order: tuple[int, ...], one_night: dict[str, list[tuple[object, ...]]], tmp_path: Path
+) -> None:
+    warehouse = Warehouse(tmp_path)
+    shuffled = random.Random(len(order) + order[0])
+    for night in order:
+        for contract, file, rows in nights()[night]:
+            warehouse.land(contract, shuffled.sample(rows, len(rows)), file)
+        warehouse.build(AS_OF)
+
+    assert all(one_night[table] for table in TABLES)
+    for table, rows in contents(warehouse).items():
+        assert rows == one_night[table], table
+
+
+def test_a_night_without_new_files_changes_nothing(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    for contract, file, rows in nights()[0]:
+        warehouse.land(contract, rows, file)
+    warehouse.build(AS_OF)
+    before = contents(warehouse), warehouse.query("from int_day_versions")
+    warehouse.build(AS_OF)
+    assert (contents(warehouse), warehouse.query("from int_day_versions")) == before
+    assert warehouse.query("select count(*), max(load_id) from stg_landing_files") == [(4, 1)]
