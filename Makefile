@@ -29,7 +29,6 @@ $(READY): constraints.txt pyproject.toml
 
 run: $(READY) demo ## land the demo, one night, print what it says
 	$(RQ) nightly --vars '{as_of: "2026-11-30T00:00:00Z"}'
-	$(RQ) summary
 
 demo: $(READY) ## land the demo: "ask the Python docs" (traffic and feedback are simulated)
 	$(RQ) demo
@@ -42,7 +41,7 @@ publish: $(READY) ## publish the warehouse again as it is
 
 test: $(READY) ## everything CI runs
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
 
 test-slow: $(READY) ## simulations and exhaustive runs
 	$(BIN)/python -m pytest -m slow
@@ -60,7 +59,7 @@ format: $(READY) ## let the linters mend what they can
 
 lock: ## resolve the dependencies again (needs uv)
 	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --generate-hashes \
-		--no-emit-index-url --no-header --no-strip-extras -o constraints.txt
+		--quiet --no-emit-index-url --no-header --no-strip-extras -o constraints.txt
 
 clean: ## remove what is made, not the landing folder
 	rm -rf $(VENV) target logs warehouse published

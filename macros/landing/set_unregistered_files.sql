@@ -1,5 +1,5 @@
-{#- Pre-hook of the ledger: the landed files it does not know yet. A file is known by its path,
-    size and time of change, so one that grew is read again and what it repeats counts as
+{#- Pre-hook of the ledger: the landed files it does not know yet. A file is known by its path
+    below the landing folder, size and time of change, so one that grew is read again and what it repeats counts as
     duplicate. Files and folders whose name starts with . or _ are not landed. -#}
 {% macro set_unregistered_files(ledger) -%}
 {%- set unregistered -%}
@@ -7,8 +7,8 @@
     where not regexp_matches(right(filename, -length('{{ landing_path() }}')), '/[._]')
         and regexp_matches(filename, '\.(jsonl|jsonl\.gz|jsonl\.zst|parquet)$')
     {%- if is_incremental() %}
-        and (filename, size, last_modified at time zone 'UTC') not in (
-            select (path_to_read, size_bytes, modified_at) from {{ ledger }}
+        and (right(filename, -length('{{ landing_path() }}/')), size, last_modified at time zone 'UTC') not in (
+            select (path, size_bytes, modified_at) from {{ ledger }}
         )
     {%- endif %}
 {%- endset -%}

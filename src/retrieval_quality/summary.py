@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 WINDOWS: Final = (("rolling_24h", "Last 24 hours"), ("trailing_28d", "Four weeks"))
 HEADLINES: Final = (
-    ("precision", 5),
-    ("recall", 5),
-    ("recall", 10),
-    ("hit_rate", 5),
-    ("reciprocal_rank", 10),
-    ("ndcg", 10),
+    ("final", "precision", 5),
+    ("final", "recall", 5),
+    ("final", "reciprocal_rank", 10),
+    ("retriever", "recall", 10),
 )
 WIDE: Final = 108
 NOT_IDENTIFIABLE_NOTE: Final = (
     "~ the labels of this class do not cover enough to identify the metric; no verdict uses such a row"
 )
+
+WINDOWS_NOTE: Final = "Windows hold full UTC hours and days before as_of (the newest production trace, unless set)."
 
 
 class SummaryError(Exception):
@@ -67,18 +67,20 @@ def read_summary(database: Path) -> tuple[SummaryRow, ...]:
         for field in dataclasses.fields(SummaryRow)
     )
     windows = ", ".join(f"'{name}'" for name, _ in WINDOWS)
-    metrics = ", ".join(f"('{metric}', {k}, {position})" for position, (metric, k) in enumerate(HEADLINES))
+    metrics = ", ".join(
+        f"('{stage}', '{metric}', {k}, {position})" for position, (stage, metric, k) in enumerate(HEADLINES)
+    )
     query = f"""
-        with headlines(metric, k, position) as (values {metrics}),
+        with headlines(stage, metric, k, position) as (values {metrics}),
         ranked as (
             select *, max(window_end_at) over (partition by window_name) as newest_end_at
             from mart_retrieval_quality
             where window_name in ({windows}) and segment_dimension = 'total'
         )
         select {columns}
-        from ranked join headlines using (metric, k)
+        from ranked join headlines using (stage, metric, k)
         where window_end_at = newest_end_at
-        order by window_name, label_class, traffic, stage desc, position
+        order by window_name, label_class, traffic, position
     """
     try:
         with closing(duckdb.connect(str(database), read_only=True)) as con:
@@ -105,7 +107,7 @@ def print_summary(database: Path, console: "Console") -> None:
         if of_window:
             console.print(_table(title, of_window, is_wide=is_wide))
         else:
-            console.print(f"{title}: nothing was scored.")
+            console.print(f"{title}: nothing was scored. {WINDOWS_NOTE}")
     if not all(row.is_identifiable for row in rows):
         console.print(NOT_IDENTIFIABLE_NOTE)
     if rows and not is_wide:

@@ -111,7 +111,7 @@ def test_feedback_identifies_only_what_its_judgments_reach(published: Published)
         judged = judged_by_segment[segment, k]
         assert completeness == "retrieved_only"
         assert judged_share == pytest.approx(judged, abs=1e-9), (segment, metric, k)
-        assert is_identifiable == (needs == "judged_top_k" and judged >= 0.9), (segment, metric, k)
+        assert is_identifiable == (needs in ("judged_top_k", "judged_share") and judged >= 0.9), (segment, metric, k)
         verdicts[segment, metric, k] = is_identifiable
 
     assert len(verdicts) > 100

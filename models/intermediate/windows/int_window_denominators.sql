@@ -56,8 +56,10 @@ labelled as (
 select
     summed.* exclude (weight_sum, weight_square_sum),
     summed.weight_sum * summed.weight_sum / nullif(summed.weight_square_sum, 0) as n_eff,
-    summed.completeness = 'complete'
-    or (metrics.needs = 'judged_top_k' and coalesce(summed.judged_share >= {{ var('min_judged_share') }}, false))
+    -- in a complete class an unjudged chunk is not relevant; where a metric says otherwise of it, or the
+    -- class is not complete, the top k has to be judged
+    (summed.completeness = 'complete' and metrics.needs <> 'judged_share')
+    or (metrics.needs <> 'complete' and coalesce(summed.judged_share >= {{ var('min_judged_share') }}, false))
         as is_identifiable
 from summed
 semi join labelled using (traffic, label_class, stage)

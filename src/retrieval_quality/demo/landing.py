@@ -155,7 +155,7 @@ def _write(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old or the new content, never a part."""
     temporary = path.with_name(f"{MARKER}-{path.name}.tmp")
     temporary.write_bytes(content)
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def _remove_empty_folders(landing: Path, relatives: Iterable[str]) -> None:
