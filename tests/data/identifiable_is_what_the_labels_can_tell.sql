@@ -5,5 +5,8 @@ from {{ ref('mart_retrieval_quality') }} as quality
 inner join {{ ref('dim_metrics') }} as metrics using (metric)
 where quality.is_identifiable is distinct from (
         (quality.completeness = 'complete' and metrics.needs in ('complete', 'judged_top_k'))
-        or (metrics.needs in ('judged_top_k', 'judged_share') and coalesce(quality.judged_share >= {{ var('min_judged_share') }}, false))
+        or (
+            metrics.needs in ('judged_top_k', 'judged_share')
+            and coalesce(quality.judged_share >= {{ var('min_judged_share') }}, false)
+        )
     )

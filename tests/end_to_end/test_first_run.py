@@ -155,8 +155,8 @@ def test_summary_for_machines_has_the_numbers_of_the_mart(first_run: FirstRun) -
             select stage, metric, k, estimate, n_scored
             from mart_retrieval_quality
             where window_name = 'trailing_28d' and label_class = 'explicit' and segment_dimension = 'total'
-                and (metric, k) in (('precision', 5), ('recall', 5), ('recall', 10), ('hit_rate', 5),
-                    ('reciprocal_rank', 10), ('ndcg', 10))
+                and (stage, metric, k) in (('final', 'precision', 5), ('final', 'recall', 5),
+                    ('final', 'reciprocal_rank', 10), ('retriever', 'recall', 10))
             """
         )
     )

@@ -63,7 +63,7 @@ from (values ('rolling_24h', interval 0 day), ('rolling_24h', interval 1 day),
     (values ('production')) t(traffic), (values ('total'), ('intent')) d(dimension),
     (values ('final')) s(stage), (values ('golden'), ('explicit')) l(label_class),
     (values ('precision', 5, 0.25::double), ('precision', 3, 0.2), ('recall', 5, 0.5),
-      ('recall', 10, 0.75), ('ndcg', 10, 0.625)) m(metric, k, e)
+      ('recall', 10, 0.75), ('reciprocal_rank', 10, 0.625)) m(metric, k, e)
 """
 TESTS = """
 models:
@@ -196,8 +196,7 @@ def test_nightly_json(project: Place) -> None:
         for metric, k, estimate in (
             ("precision", 5, 0.25),
             ("recall", 5, None if label_class == "explicit" else 0.5),
-            ("recall", 10, None if label_class == "explicit" else 0.75),
-            ("ndcg", 10, 0.625),
+            ("reciprocal_rank", 10, 0.625),
         )
     ]
     assert {row["window_end_at"] for row in record["summary"]} == {"2026-03-10T12:00:00Z"}
@@ -213,12 +212,12 @@ def test_summary_publish_and_rollback(place: Place) -> None:
     text = run("summary").stdout
     assert "Last 24 hours (2026-03-09 12:00 to 2026-03-10 12:00 UTC)" in text
     assert "Four weeks" in text
-    [row] = [line for line in text.splitlines() if "golden" in line and "ndcg@10" in line][:1]
+    [row] = [line for line in text.splitlines() if "golden" in line and "reciprocal_rank@10" in line][:1]
     assert " ".join(row.split()) == (
-        "golden production final ndcg@10 0.625 [0.575, 0.675] [0.525, 0.725] 1,234 1,500/2,000"
+        "golden production final reciprocal_rank@10 0.625 [0.575, 0.675] [0.525, 0.725] 1,234 1,500/2,000"
     )
     marked = [line for line in text.splitlines() if " ~ " in line]
-    assert len(marked) == 4
+    assert len(marked) == 2
     assert all("explicit" in line and "recall@" in line for line in marked)
     assert "~ the labels of this class do not cover enough" in text
 
@@ -232,7 +231,7 @@ def test_summary_publish_and_rollback(place: Place) -> None:
     assert missing.stderr.startswith("error: no version 20260310T120000Z-0009; there are: 2026")
     shown = json.loads(run("summary", "--json").stdout)
     assert shown["database"] == str(current_database(place.published))
-    assert len(shown["summary"]) == 16
+    assert len(shown["summary"]) == 12
 
 
 def test_a_damaged_file_is_named_although_the_engine_does_not(project: Place) -> None:

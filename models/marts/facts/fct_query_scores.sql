@@ -45,7 +45,7 @@ select
     sums.n_hits::integer as n_hits,
     coalesce(sums.n_hits / nullif(lists.n_places, 0), 0.0) as precision,
     sums.n_hits / nullif(lists.n_top, 0) as precision_returned,
-    coalesce(sums.n_hits / nullif(lists.n_places, 0), 0.0) as precision_low,
+    precision as precision_low,
     coalesce((sums.n_hits + lists.n_top - sums.n_judged) / nullif(lists.n_places, 0), 0.0) as precision_high,
     sums.n_hits / nullif(sums.n_judged, 0) as precision_condensed,
     sums.n_hits / nullif(lists.n_relevant, 0) as recall,
@@ -55,14 +55,14 @@ select
     coalesce(sums.dcg_exp, 0)::double / lists.ideal_dcg_exp as ndcg_exp,
     coalesce(sums.precision_sum, 0)::double / (1e15 * nullif(lists.n_relevant, 0)) as average_precision,
     case when lists.k = 0 then sums.n_hits_in_r / nullif(lists.n_relevant, 0) end as r_precision,
-    case when lists.k = 0 then coalesce(
-                coalesce(sums.n_preferred, 0) / nullif(lists.n_preferences * lists.n_relevant, 0),
-                sums.n_hits / nullif(lists.n_relevant, 0)
-            )
+    case
+        when lists.k = 0 and lists.n_preferences > 0
+            then coalesce(sums.n_preferred, 0) / (lists.n_preferences * lists.n_relevant)
+        when lists.k = 0 then recall
     end as bpref,
     sums.n_judged / nullif(lists.n_top, 0) as judged,
     coalesce(sums.precision_sum::double / (1e15 * nullif(sums.n_hits, 0)), 0.0) as context_precision,
-    sums.n_hits / nullif(lists.n_relevant, 0) as context_recall,
+    recall as context_recall,
     lists.day_version
 from lists
 inner join sums using (trace_id, stage, label_class, k)
