@@ -60,6 +60,10 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.UsageError):
             raise
+        except BrokenPipeError:
+            # whoever reads the output has seen enough; it is printed after the work is done
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ctx.exit(0)
         except (KeyboardInterrupt, click.Abort):
             click.echo("error: interrupted", err=True)
         except Exception as error:

@@ -48,7 +48,7 @@ class Places:
         """Where commands run: an empty directory, not the repository."""
         return self.root / "work"
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
         """`retrieval-quality` in a process of its own."""
         self.work.mkdir(parents=True, exist_ok=True)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RQ_", "DBT_"))}
@@ -62,7 +62,13 @@ class Places:
             "DBT_TARGET_PATH": str(self.root / "target"),
         }
         return subprocess.run(
-            [COMMAND, *arguments], cwd=self.work, env=environment, capture_output=True, text=True, check=False
+            [COMMAND, *arguments],
+            cwd=self.work,
+            env=environment,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
 
     def query(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:

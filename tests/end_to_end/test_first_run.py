@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -160,6 +161,16 @@ def test_summary_for_machines_has_the_numbers_of_the_mart(first_run: FirstRun) -
             """
         )
     )
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(first_run: FirstRun) -> None:
+    """As in `retrieval-quality summary | head -1`: exit code 1 would say that a verdict is breached."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    summary = first_run.places.run("summary", stdout=write_end)
+    os.close(write_end)
+
+    assert (summary.returncode, summary.stderr) == (0, "")
 
 
 def test_publish_and_roll_back(first_run: FirstRun, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,10 @@ def test_models_read_top_to_bottom() -> None:
         assert len(file.read_text().splitlines()) <= 25, file.name
 
 
+@pytest.mark.skipif(
+    shutil.which("git") is None or not (PROJECT / ".git").exists(),
+    reason="needs git and a clone, to tell which files are tracked",
+)
 def test_nothing_names_this_machine_or_a_registry() -> None:
     """Locks carry hashes, not places; files of the project name no absolute home of theirs."""
     tracked = subprocess.run(
