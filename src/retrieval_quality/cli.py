@@ -224,7 +224,11 @@ def _progress() -> Iterator[Callable[[str], None]]:
 def _console() -> "Console":
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # the group's matter: rich would exit with 1, a breached verdict
+
+    return Output(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def _echo_json(record: object) -> None:
