@@ -8,6 +8,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -158,6 +160,33 @@ def demo(landing: str | None, days: int | None, seed: int | None) -> None:
 
 
 @main.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--from", "format_name", required=True, metavar="FORMAT", help="openinference, otel-genai, mlflow, ...")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Leave out earlier UTC days.")
+@click.option("--at", type=click.DateTime(), help="Time (UTC) of rows that the export does not date.")
+@_landing
+@_as_json
+def ingest(
+    paths: tuple[Path, ...],
+    format_name: str,
+    since: datetime | None,
+    at: datetime | None,
+    landing: str | None,
+    as_json: bool,
+) -> None:
+    """Land an export of another tracer. The same export twice adds nothing."""
+    from retrieval_quality.adapters import describe
+    from retrieval_quality.adapters import ingest as ingest_export
+
+    report = ingest_export(format_name, paths, _place(LANDING, landing), since.date() if since else None, at)
+    if as_json:
+        click.echo(json.dumps(asdict(report), default=str))
+        return
+    for line in describe(report):
+        click.echo(line)
+
+
+@main.command()
 @_published
 @_as_json
 def summary(published: str | None, as_json: bool) -> None:
@@ -270,6 +299,7 @@ def _publication_line(publication: "Publication") -> str:
 
 def _expected_lines(error: Exception) -> tuple[str, ...]:
     """What to print for a failure a user can act on; nothing for a defect."""
+    from retrieval_quality.adapters import IngestError
     from retrieval_quality.build import BuildFailed, VarsError
     from retrieval_quality.landing_check import LandingError
     from retrieval_quality.publish import PublishError
@@ -277,6 +307,7 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
 
     expected = (
         CommandError,
+        IngestError,
         SettingsError,
         LandingError,
         VarsError,
