@@ -24,20 +24,22 @@
     same way. The JSON reader fixes the columns and their types; Parquet files follow by name. -#}
 {% macro read_rows(contract, json_files, parquet_files) -%}
 (
-    select *{{ lists_of_text(contract) }} from read_json(
-        getvariable('{{ json_files }}'),
-        format = 'newline_delimited',
-        ignore_errors = true,
-        filename = 'landed_from',
-        maximum_object_size = 67108864,
-        columns = {
-            {%- for name, type in contract_columns(contract).items() %}
-            {{ name }}: '{{ 'JSON' if type == 'VARCHAR[]' else type }}'{{ ',' if not loop.last }}
-            {%- endfor %}
-        }
+    select *{{ lists_of_text(contract) }} from (
+        select * from read_json(
+            getvariable('{{ json_files }}'),
+            format = 'newline_delimited',
+            ignore_errors = true,
+            filename = 'landed_from',
+            maximum_object_size = 67108864,
+            columns = {
+                {%- for name, type in contract_columns(contract).items() %}
+                {{ name }}: '{{ reading_type(type) }}'{{ ',' if not loop.last }}
+                {%- endfor %}
+            }
+        )
+        union all by name
+        select * from read_parquet(getvariable('{{ parquet_files }}'), union_by_name = true, filename = 'landed_from')
     )
-    union all by name
-    select * from read_parquet(getvariable('{{ parquet_files }}'), union_by_name = true, filename = 'landed_from')
 )
 {%- endmacro %}
 
@@ -50,6 +52,11 @@
 {#- Why a landed row of a contract is turned away; NULL where it is accepted. -#}
 {% macro reject_reason(contract) -%}
 {{ context[contract ~ '_reject_reason']() }}
+{%- endmacro %}
+
+{#- The type a column is read as: a list of text as JSON, until lists_of_text has looked at it. -#}
+{% macro reading_type(type) -%}
+{{ 'JSON' if type == 'VARCHAR[]' else type }}
 {%- endmacro %}
 
 {#- A list of text may be landed as one text: it is a list of one, not nothing. -#}

@@ -2,14 +2,18 @@
     greatest (delivered_at, sha256 of its content), never the one that happened to be read last.
     `arrivals` is a CTE of accepted rows with delivered_at, file_id and load_id; the result has one
     row per key, for dbt's delete+insert, and carries on each row what lost against it, so that the
-    accounting of every file adds up. Only contested keys pay for the comparison. -#}
-{% macro newest_delivery(arrivals, key, day='null::date') -%}
+    accounting of every file adds up, and where it stood: its day, the group it was in (session, query
+    set) and its evaluation run, which a correction may have changed. Only contested keys pay for the
+    comparison. -#}
+{% macro newest_delivery(arrivals, key, day='null', group='null', run='null') -%}
 {%- set technical = 'file_id, load_id, changed_in_load, lost_deliveries' -%}
 deliveries as (
     select
         *,
         load_id as changed_in_load,
-        []::struct(file_id integer, outcome varchar, load_id integer, was_on date)[] as lost_deliveries
+        []::struct(
+            file_id integer, outcome varchar, load_id integer, was_on date, was_in varchar, was_in_run varchar
+        )[] as lost_deliveries
     from {{ arrivals }}
     {%- if is_incremental() %}
     union all by name
@@ -24,7 +28,9 @@ contested_keys as (
 contested as (
     select
         *,
-        {{ day }} as was_on,
+        ({{ day }})::date as was_on,
+        ({{ group }})::varchar as was_in,
+        ({{ run }})::varchar as was_in_run,
         sha256(row(*columns(* exclude ({{ technical }})))::varchar) as content_sha256
     from deliveries
     where {{ key }} in (select {{ key }} from contested_keys)
@@ -52,7 +58,9 @@ losses as (
                     'file_id': file_id,
                     'outcome': case when content_sha256 = winning_sha256 then 'duplicate' else 'superseded' end,
                     'load_id': last_load_id,
-                    'was_on': was_on
+                    'was_on': was_on,
+                    'was_in': was_in,
+                    'was_in_run': was_in_run
                 }
             ) end
             order by delivery_rank
@@ -66,7 +74,7 @@ where {{ key }} not in (select {{ key }} from contested_keys)
 union all by name
 select
     ranked.* exclude (
-        was_on, content_sha256, delivery_rank, winning_sha256, last_load_id, load_id, lost_deliveries
+        was_on, was_in, was_in_run, content_sha256, delivery_rank, winning_sha256, last_load_id, load_id, lost_deliveries
     ),
     ranked.last_load_id as load_id,
     losses.all_lost_deliveries as lost_deliveries

@@ -1,27 +1,39 @@
 {#- Pre-hook of a staging model: the landed files it has not read yet, as two variables of the
-    connection. Table functions take no subquery, so a variable carries the list. A list is never
-    empty: /dev/null reads as an empty JSON file and write_empty_parquet keeps its Parquet twin. -#}
+    connection. Table functions take no subquery, so a variable carries the list. A path is
+    read once, however often it was registered. A list is never empty: /dev/null reads as an empty JSON
+    file, and write_empty_parquet keeps a Parquet twin. -#}
 {% macro set_new_files(model) -%}
+{%- set contract = model.identifier | replace("stg_", "", 1) -%}
 {%- set unread -%}
     from {{ ref('stg_landing_files') }}
-    where contract = '{{ model.identifier | replace("stg_", "", 1) }}'
+    where contract = '{{ contract }}'
     {%- if is_incremental() %}
         and load_id > (select coalesce(max(load_id), 0) from {{ model }})
     {%- endif %}
 {%- endset -%}
 set variable rq_json_files = (
-    select coalesce(list(path_to_read order by file_id), ['/dev/null']) {{ unread }} and file_format = 'json'
+    select coalesce(list(distinct path_to_read), ['/dev/null']) {{ unread }} and file_format = 'json'
 );
 set variable rq_parquet_files = (
-    select coalesce(list(path_to_read order by file_id), ['{{ empty_parquet_path() }}'])
+    select ['{{ empty_parquet_path(contract) }}'] || coalesce(list(distinct path_to_read), [])
     {{ unread }} and file_format = 'parquet'
 )
 {%- endmacro %}
 
 {% macro landing_path() %}{{ return(env_var('RQ_LANDING', 'landing')) }}{% endmacro %}
 
-{% macro empty_parquet_path() %}{{ return(target.path ~ '.empty.parquet') }}{% endmacro %}
-
+{#- An empty Parquet file per contract, with its columns in their reading types. Read first, it makes
+    each file be cast from its own types, never from what it has in common with the others of a night. -#}
 {% macro write_empty_parquet() %}
-copy (select null::varchar as nothing where false) to '{{ empty_parquet_path() }}' (format parquet)
+{%- for contract in staged_contracts() %}
+copy (
+    select
+        {%- for name, type in contract_columns(contract).items() %}
+        null::{{ reading_type(type) }} as {{ name }}{{ ',' if not loop.last }}
+        {%- endfor %}
+    where false
+) to '{{ empty_parquet_path(contract) }}' (format parquet);
+{%- endfor %}
 {% endmacro %}
+
+{% macro empty_parquet_path(contract) %}{{ return(target.path ~ '.' ~ contract ~ '.empty.parquet') }}{% endmacro %}

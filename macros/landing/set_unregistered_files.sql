@@ -18,7 +18,7 @@ set variable rq_json_files = (
     {{ unregistered }} and filename not like '%.parquet'
 );
 set variable rq_parquet_files = (
-    select coalesce(list(filename order by filename), ['{{ empty_parquet_path() }}'])
+    select coalesce(list(filename order by filename), ['{{ empty_parquet_path('retrieval_traces') }}'])
     {{ unregistered }} and filename like '%.parquet'
 )
 {%- endmacro %}

@@ -2,9 +2,9 @@
     to their non-blank lines. Only these are read a second time. -#}
 {% macro set_suspect_files(rejected_lines) -%}
 {%- for contract in staged_contracts() -%}
-{%- for file_format, fallback in [('json', '/dev/null'), ('parquet', empty_parquet_path())] -%}
+{%- for file_format, fallback in [('json', '/dev/null'), ('parquet', empty_parquet_path(contract))] -%}
 set variable rq_suspect_{{ contract }}_{{ file_format }} = (
-    select coalesce(list(files.path_to_read order by files.file_id), ['{{ fallback }}'])
+    select ['{{ fallback }}'] || coalesce(list(distinct files.path_to_read), [])
     from {{ ref('stg_landing_files') }} as files
     left join {{ ref('stg_accepted_lines') }} as accepted using (file_id)
     {%- if is_incremental() %}
@@ -14,6 +14,8 @@ set variable rq_suspect_{{ contract }}_{{ file_format }} = (
     left join (select null::integer as file_id, 0 as n_rejected where false) as rejected using (file_id)
     {%- endif %}
     where files.contract = '{{ contract }}' and files.file_format = '{{ file_format }}'
+        -- a file that changed was registered, and read whole, again
+        and files.file_id in (select max(file_id) from {{ ref('stg_landing_files') }} group by path)
         and files.n_lines <> coalesce(accepted.n_staged, 0) + coalesce(accepted.n_duplicates, 0)
         + coalesce(accepted.n_superseded, 0) + coalesce(rejected.n_rejected, 0)
 );

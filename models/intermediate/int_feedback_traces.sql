@@ -1,5 +1,5 @@
 with traces as (
-    select trace_id, traced_at, traced_on, session_id, changed_in_load, {{ chunk_ids('retrieved') }} as shown_ids
+    select trace_id, traced_at, traced_on, session_id, {{ chunk_ids('retrieved') }} as shown_ids
     from {{ ref('stg_retrieval_traces') }}
 ),
 
@@ -11,8 +11,8 @@ so_far as (
 ),
 
 changed_traces as (
-    select trace_id, session_id from traces
-    where changed_in_load > (select coalesce(max(changed_in_load), 0) from so_far)
+    select trace_id, session_id from {{ ref('int_trace_sessions') }}
+    where load_id > (select coalesce(max(changed_in_load), 0) from so_far)
 ),
 
 targets as (

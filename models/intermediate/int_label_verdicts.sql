@@ -10,22 +10,22 @@ with latest_votes as (
 rater_votes as (
     -- of several chunks of one document the best speaks for it
     select
-        traced_on, trace_id, query_id, label_class, evidence_id, rater_id,
+        traced_on, trace_id, query_id, label_class, evidence_id, rater_id, signal,
         any_value(relevant_from) as relevant_from,
         max(grade) as grade,
-        sum(weight)::bigint as weight,
+        max(weight) as weight,
         max(voted_at) as labelled_at,
         bool_or(is_answer_level) as is_answer_level,
         min(inclusion_probability) as inclusion_probability
     from latest_votes
-    group by traced_on, trace_id, query_id, label_class, evidence_id, rater_id
+    group by traced_on, trace_id, query_id, label_class, evidence_id, rater_id, signal
 ),
 
 counted as (
     select
         traced_on, trace_id, query_id, label_class, evidence_id,
         any_value(relevant_from) as relevant_from,
-        count(*)::integer as n_raters,
+        count(distinct coalesce(rater_id, ''))::integer as n_raters,
         count(*) filter (where grade >= relevant_from) as n_for,
         count(*) filter (where grade < relevant_from) as n_against,
         sum(grade) filter (where grade >= relevant_from) as grades_for,
@@ -47,7 +47,7 @@ select
         when label_class = 'implicit' and weight > 0 then relevant_from
         when label_class = 'implicit' and weight < 0 then 0
         when label_class = 'implicit' then null
-        when n_for > n_against then (grades_for // n_for)::integer
-        when n_for < n_against then (grades_against // n_against)::integer
+        when n_for > n_against then floor(grades_for / n_for)::integer
+        when n_for < n_against then floor(grades_against / n_against)::integer
     end as grade
 from counted

@@ -41,6 +41,7 @@ feedback_votes as (
         end as grade,
         -- millionths, so that sums do not depend on their order
         round(1e6 * feedback.weight * case
+            when feedback.grade is not null then case when feedback.grade >= classes.relevant_from then 1 else -1 end
             when signals.min_dwell_ms is not null and not coalesce(feedback.dwell_ms >= signals.min_dwell_ms, false)
                 then 0
             when signals.weight is not null then signals.weight
@@ -65,8 +66,9 @@ query_votes as (
         labelled_at as voted_at,
         false as is_answer_level,
         grade,
-        1000000::bigint as weight
+        case when grade >= classes.relevant_from then 1000000 else -1000000 end as weight
     from qrels
+    inner join classes using (label_class)
 ),
 
 votes as (

@@ -22,8 +22,8 @@ lists as (
     from sets
     inner join retrievals using (trace_id, traced_on)
     inner join cutoffs
-        on (cutoffs.stage = 'final' and retrievals.n_returned is not null)
-        or (cutoffs.stage = 'retriever' and retrievals.n_candidates is not null)
+        on (cutoffs.stage = 'final' and not retrievals.is_fault)
+        or (cutoffs.stage = 'retriever' and not retrievals.is_fault and retrievals.n_candidates is not null)
     left join returned
         on sets.traced_on = returned.traced_on
         and sets.trace_id = returned.trace_id

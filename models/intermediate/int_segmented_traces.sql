@@ -14,6 +14,7 @@ described as (
         n_returned,
         n_candidates,
         n_duplicates,
+        n_candidate_duplicates,
         is_fault,
         is_missing,
         -- every dimension a segment can be declared by

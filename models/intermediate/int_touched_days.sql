@@ -29,7 +29,7 @@ query_days as (
     inner join eval_runs using (query_set)
 )
 
--- the old and the new day of every changed trace, and the day of its evaluation run
+-- the old and the new day of every changed trace, and the day of its old and its new evaluation run
 select 'retrieval_traces' as contract, changed_in_load as load_id, traced_on, null::timestamp as known_at
 from traces
 union all by name
@@ -40,6 +40,11 @@ union all by name
 select 'retrieval_traces' as contract, traces.changed_in_load as load_id, eval_runs.started_on as traced_on
 from traces
 inner join eval_runs using (eval_run_id)
+union all by name
+select 'retrieval_traces' as contract, lost.load_id, eval_runs.started_on as traced_on
+from (select unnest(lost_deliveries) as lost from traces)
+inner join eval_runs on lost.was_in_run = eval_runs.eval_run_id
+where lost.outcome = 'superseded'
 union all by name
 -- the old and the new day of every label that changed or found another trace
 select
@@ -53,6 +58,12 @@ union all by name
 select 'queries' as contract, queries.changed_in_load as load_id, query_days.traced_on
 from queries
 inner join query_days using (query_id)
+union all by name
+-- a query that left a set leaves the runs of that set
+select 'queries' as contract, lost.load_id, eval_runs.started_on as traced_on
+from (select unnest(lost_deliveries) as lost from queries)
+inner join eval_runs on lost.was_in = eval_runs.query_set
+where lost.outcome = 'superseded'
 union all by name
 select 'qrels' as contract, qrels.changed_in_load as load_id, query_days.traced_on, qrels.labelled_at as known_at
 from qrels

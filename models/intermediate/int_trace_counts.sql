@@ -1,8 +1,9 @@
 with traces as (
     select
-        time_grain, traced_on, bucket_at, traffic, segment_key, is_fault, is_missing, n_duplicates,
+        time_grain, traced_on, bucket_at, traffic, segment_key, is_fault, is_missing,
         unnest(['final', 'retriever']) as stage,
-        unnest([n_returned, n_candidates]) as n_listed
+        unnest([n_returned, n_candidates]) as n_listed,
+        unnest([n_duplicates, n_candidate_duplicates]) as n_duplicates
     from {{ ref('int_bucketed_traces') }}
 ),
 
@@ -14,7 +15,7 @@ combinations as (
         count(*) filter (where not is_fault and n_listed is null) as n_stage_absent,
         count(*) filter (where n_listed = 0 and not is_missing) as n_no_results,
         count(*) filter (where is_missing) as n_missing,
-        sum(n_duplicates)::bigint as n_duplicates
+        coalesce(sum(n_duplicates), 0)::bigint as n_duplicates
     from traces
     group by time_grain, traced_on, bucket_at, traffic, segment_key, stage
 )

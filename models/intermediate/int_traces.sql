@@ -14,7 +14,7 @@ judged_queries as (
     select distinct qrels.query_id
     from {{ ref('stg_qrels') }} as qrels
     inner join {{ ref('label_classes') }} as classes using (label_class)
-    where classes.completeness = 'complete'
+    where classes.completeness = 'complete' and {{ is_before_as_of('qrels.labelled_at') }}
 ),
 
 landed as (

@@ -38,8 +38,8 @@ def window_estimates(
     Returns:
         One row per row of `denominators`, sorted by `KEY`, with `WINDOW_COLUMNS`. Where nothing was
         scored the estimate is NULL and the bound is the whole range. estimate_low and
-        estimate_high are the mean over all traces with every trace that was not scored counted as
-        0 and as 1.
+        estimate_high are the estimate with the share of traces that was not scored counted as 0
+        and as 1.
 
     Raises:
         ValueError: a histogram has no denominators.

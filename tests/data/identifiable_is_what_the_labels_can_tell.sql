@@ -7,6 +7,6 @@ where quality.is_identifiable is distinct from (
         (quality.completeness = 'complete' and metrics.needs in ('complete', 'judged_top_k'))
         or (
             metrics.needs in ('judged_top_k', 'judged_share')
-            and coalesce(quality.judged_share >= {{ var('min_judged_share') }}, false)
+            and coalesce(round(quality.judged_share, 9) >= {{ var('min_judged_share') }}, false)
         )
     )

@@ -8,7 +8,7 @@
 {% macro landing_path() %}landing{% endmacro %}
 {% macro landed_rows(contract) %}landed_rows{% endmacro %}
 {% macro read_rows(contract, json_files, parquet_files) %}read_rows{% endmacro %}
-{% macro newest_delivery(arrivals, key, day='null') %}newest as (
+{% macro newest_delivery(arrivals, key, day='null', group='null', run='null') %}newest as (
     select * from {{ arrivals }}
 )
 

@@ -59,7 +59,7 @@ select
     -- in a complete class an unjudged chunk is not relevant; where a metric says otherwise of it, or the
     -- class is not complete, the top k has to be judged
     (summed.completeness = 'complete' and metrics.needs <> 'judged_share')
-    or (metrics.needs <> 'complete' and coalesce(summed.judged_share >= {{ var('min_judged_share') }}, false))
+    or (metrics.needs <> 'complete' and coalesce(round(summed.judged_share, 9) >= {{ var('min_judged_share') }}, false))
         as is_identifiable
 from summed
 semi join labelled using (traffic, label_class, stage)

@@ -62,6 +62,7 @@ select
     normalised.is_missing,
     normalised.error,
     normalised.n_duplicates::integer as n_duplicates,
+    normalised.n_candidate_duplicates::integer as n_candidate_duplicates,
     len(list_filter(normalised.retrieved, lambda chunk: chunk.chunk_id is null))::integer as n_blank_chunk_ids,
     normalised.n_non_finite_scores::integer as n_non_finite_scores,
     normalised.score_type,

@@ -22,4 +22,4 @@ typed as (
     from landed
 ),
 
-{{ newest_delivery('typed', 'eval_run_id', 'started_at::date') }}
+{{ newest_delivery('typed', 'eval_run_id', day='started_at::date') }}

@@ -19,4 +19,4 @@ typed as (
     from landed
 ),
 
-{{ newest_delivery('typed', 'query_id') }}
+{{ newest_delivery('typed', 'query_id', group='query_set') }}

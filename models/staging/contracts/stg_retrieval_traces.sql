@@ -40,7 +40,7 @@ typed as (
 
         -- the question and what came back, best first
         query,
-        intent,
+        {{ present('intent') }} as intent,
         top_k,
         {{ with_rank('retrieved') }} as retrieved,
         {{ with_rank('candidates') }} as candidates,
@@ -54,15 +54,15 @@ typed as (
         error,
 
         -- versions and circumstances
-        index_version,
-        embedding_model,
-        chunker_version,
-        reranker_version,
-        prompt_version,
-        corpus_snapshot_id,
-        experiment_id,
-        experiment_bucket,
-        environment,
+        {{ present('index_version') }} as index_version,
+        {{ present('embedding_model') }} as embedding_model,
+        {{ present('chunker_version') }} as chunker_version,
+        {{ present('reranker_version') }} as reranker_version,
+        {{ present('prompt_version') }} as prompt_version,
+        {{ present('corpus_snapshot_id') }} as corpus_snapshot_id,
+        {{ present('experiment_id') }} as experiment_id,
+        {{ present('experiment_bucket') }} as experiment_bucket,
+        {{ present('environment') }} as environment,
         coalesce(try_cast(sample_rate as double), 1.0) as sample_rate,
         retrieval_latency_ms,
         rerank_latency_ms,
@@ -73,4 +73,4 @@ typed as (
     from deduplicated
 ),
 
-{{ newest_delivery('typed', 'trace_id', 'traced_on') }}
+{{ newest_delivery('typed', 'trace_id', day='traced_on', group='session_id', run='eval_run_id') }}
