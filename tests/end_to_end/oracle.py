@@ -367,6 +367,8 @@ def says(row: Row, label_class: str, relevant_from: int, config: Settings) -> Fr
     rating = rating_label(row)
     if label_class == "implicit":
         weight = Fraction(str(row.get("weight", 1) if row.get("weight") is not None else 1))
+        if row.get("grade") is not None:
+            return weight if row["grade"] >= relevant_from else -weight
         known = SIGNALS.get(row.get("signal") or "")
         if known is not None and known["label_class"] == "implicit":
             if known["min_dwell_ms"] and (row.get("dwell_ms") or 0) < float(known["min_dwell_ms"]):
@@ -485,10 +487,11 @@ def resolved_labels(
             evidence = doc_id or document(chunk_id or "", config.document_id_pattern)
         else:
             evidence = chunk_id or doc_id or ""
+        word = Fraction(row["grade"])
+        if row["label_class"] == "implicit":
+            word = Fraction(1 if word >= of.relevant_from else -1)
         on_query[row["query_id"], row["label_class"], evidence].append(
-            Vote(
-                (ident(row.get("labeller")), None), labelled_at or EARLIEST, (chunk_id, doc_id), Fraction(row["grade"])
-            )
+            Vote((ident(row.get("labeller")), None), labelled_at or EARLIEST, (chunk_id, doc_id), word)
         )
     labels: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     by_query: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
