@@ -118,3 +118,24 @@ def test_a_night_without_new_files_changes_nothing(tmp_path: Path) -> None:
     warehouse.build(AS_OF)
     assert (contents(warehouse), warehouse.query("from int_day_versions")) == before
     assert warehouse.query("select count(*), max(load_id) from stg_landing_files") == [(4, 1)]
+
+
+def test_parquet_files_of_one_night_do_not_change_one_another(tmp_path: Path) -> None:
+    """Ids and times are cast from the types of their own file, not from what it shares with the others."""
+    warehouse = Warehouse(tmp_path)
+    folder = warehouse.landing / "retrieval_traces"
+    folder.mkdir(parents=True)
+    with duckdb.connect() as connection:
+        connection.execute(
+            "copy (select 't1' as trace_id, 7::bigint as session_id, 1772323200.25::double as ts, "
+            f"[{{'chunk_id': 1}}] as retrieved) to '{folder}/a.parquet'"
+        )
+        connection.execute(
+            "copy (select 't2' as trace_id, 8.5::double as session_id, timestamp '2026-03-01 00:00:01' as ts, "
+            f"[{{'chunk_id': 'x', 'score': 0.5}}] as retrieved) to '{folder}/b.parquet'"
+        )
+    warehouse.build(AS_OF)
+    assert warehouse.query(
+        "select trace_id, session_id, traced_at::varchar, [chunk.chunk_id for chunk in retrieved] "
+        "from stg_retrieval_traces order by trace_id"
+    ) == [("t1", "7", "2026-03-01 00:00:00.25", ["1"]), ("t2", "8.5", "2026-03-01 00:00:01", ["x"])]
