@@ -24,6 +24,7 @@ feedback_votes as (
         feedback_chunks.trace_id,
         feedback_chunks.traced_on,
         feedback.label_class,
+        classes.relevant_from, classes.evidence_level,
         feedback_chunks.chunk_id,
         feedback.rater_id,
         -- each kind of implicit signal has its own say
@@ -61,6 +62,7 @@ query_votes as (
         label_class,
         chunk_id,
         doc_id,
+        classes.relevant_from, classes.evidence_level,
         labeller as rater_id,
         qrel_id as event_id,
         labelled_at as voted_at,
@@ -78,12 +80,10 @@ votes as (
 )
 
 select
-    votes.*,
-    classes.relevant_from,
-    case classes.evidence_level
-        when 'document' then coalesce(votes.doc_id, {{ document_of('votes.chunk_id') }})
-        else coalesce(votes.chunk_id, votes.doc_id)
+    * exclude (evidence_level),
+    case evidence_level
+        when 'document' then coalesce(doc_id, {{ document_of('chunk_id') }})
+        else coalesce(chunk_id, doc_id)
     end as evidence_id
 from votes
-inner join classes using (label_class)
-where {{ is_before_as_of('votes.voted_at') }}
+where {{ is_before_as_of('voted_at') }}
