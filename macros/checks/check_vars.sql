@@ -11,6 +11,8 @@
     {% do require_var('document_id_pattern', 'a regular expression (text)', var('document_id_pattern') is string) %}
     {% do require_var('as_of', "an ISO 8601 time such as '2026-11-30T00:00:00Z', or empty", modules.re.match('^($|[0-9]{4}-[0-9]{2}-[0-9]{2})', var('as_of') | string)) %}
     {% do require_var('segment_dimensions', 'a list of names', var('segment_dimensions') is sequence and var('segment_dimensions') is not string and var('segment_dimensions') is not mapping and var('segment_dimensions') | reject('string') | list | length == 0) %}
+    {% do require_var('landing_databases', 'a mapping of a name to the path of a DuckDB file', var('landing_databases') is mapping) %}
+    {% do checked_landing_relations() %}
     {% do checked_cutoffs() %}
 {% endmacro %}
 
@@ -31,4 +33,19 @@
         {% do require_var('cutoffs', expected, ranks | reject('integer') | list | length == 0 and (ranks | min) >= 1) %}
     {% endfor %}
     {{ return(var('cutoffs')) }}
+{% endmacro %}
+
+{#- The contracts that are relations; checked where it is used too, because models read it before any
+    hook runs. -#}
+{% macro checked_landing_relations() %}
+    {% set expected = 'a mapping of contract to {relation, arrival_column, columns: {contract column: expression}}' %}
+    {% do require_var('landing_relations', expected, var('landing_relations') is mapping) %}
+    {% for contract, landed in var('landing_relations').items() %}
+        {% do require_var('landing_relations', expected, contract in staged_contracts() and landed is mapping) %}
+        {% do require_var('landing_relations', expected, landed.get('relation') is string and landed.get('arrival_column') is string) %}
+        {% do require_var('landing_relations', expected, landed.keys() | reject('in', ['relation', 'arrival_column', 'columns']) | list | length == 0) %}
+        {% do require_var('landing_relations', expected, landed.get('columns', {}) is mapping) %}
+        {% do require_var('landing_relations', expected, landed.get('columns', {}).keys() | reject('in', contract_columns(contract).keys()) | list | length == 0) %}
+    {% endfor %}
+    {{ return(var('landing_relations')) }}
 {% endmacro %}

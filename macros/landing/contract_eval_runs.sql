@@ -3,7 +3,7 @@
         'eval_run_id': 'VARCHAR', 'started_at': 'VARCHAR', 'query_set': 'VARCHAR', 'kind': 'VARCHAR',
         'code_sha': 'VARCHAR', 'index_version': 'VARCHAR', 'embedding_model': 'VARCHAR',
         'chunker_version': 'VARCHAR', 'reranker_version': 'VARCHAR', 'prompt_version': 'VARCHAR',
-        'ingested_at': 'VARCHAR'
+        'corpus_snapshot_id': 'VARCHAR', 'index_params': 'JSON', 'ingested_at': 'VARCHAR'
     }) }}
 {% endmacro %}
 

@@ -2,7 +2,7 @@
     {% set ranked = 'STRUCT(chunk_id VARCHAR, score DOUBLE, rank DOUBLE)[]' %}
     {{ return({
         'trace_id': 'VARCHAR', 'session_id': 'VARCHAR', 'user_id': 'VARCHAR', 'ts': 'VARCHAR',
-        'query': 'VARCHAR', 'query_id': 'VARCHAR', 'top_k': 'INTEGER',
+        'query': 'VARCHAR', 'query_id': 'VARCHAR', 'top_k': 'BIGINT',
         'retrieved': ranked, 'candidates': ranked,
         'index_version': 'VARCHAR', 'embedding_model': 'VARCHAR', 'chunker_version': 'VARCHAR',
         'reranker_version': 'VARCHAR', 'prompt_version': 'VARCHAR', 'corpus_snapshot_id': 'VARCHAR',
@@ -23,11 +23,8 @@ case
     when {{ utc_timestamp('ts') }} > {{ utc_timestamp('ingested_at') }} + interval 1 hour then 'future_ts'
     when sample_rate is not null and not coalesce(try_cast(sample_rate as double) between 1e-6 and 1, false)
         then 'bad_sample_rate'
-    {#- a list of bare ids or of anything else reads as items without a field -#}
     {%- for list in ['retrieved', 'candidates'] %}
-    when len({{ list }}) > 0 and len(list_filter(
-        {{ list }}, lambda item: coalesce(item.chunk_id, item.score::varchar, item.rank::varchar) is not null
-    )) = 0 then 'bad_{{ list }}'
+    when {{ says_nothing(list) }} then 'bad_{{ list }}'
     {%- endfor %}
 end
 {%- endmacro %}

@@ -1,32 +1,41 @@
-{#- The rows of the files that set_new_files named, with the declared columns of their contract and
-    nothing else, each with its file_id and load_id. A line that is no JSON object comes out as a
-    row of NULLs, is turned away by the contract's reject_reason, and goes to the quarantine. -#}
+{#- The new lines of a contract, as set_new_files named them: its declared columns and nothing else,
+    the reason to turn a line away, NULL where it is accepted, and where it came from. A line that is
+    no JSON object comes out as a row of NULLs. Rows stay in the order of the lines (a join would
+    lose it), so that settle_deliveries knows the place of a rejected one; a row of a relation has
+    no line to look up, and brings its text along. -#}
 {% macro landed_rows(contract) -%}
+{%- do ref('stg_rejected_lines') -%}
 (
     select
-        {%- for name in contract_columns(contract) %}
-        landed.{{ name }},
-        {%- endfor %}
-        files.file_id,
-        files.load_id
-    from {{ read_rows(contract, 'rq_json_files', 'rq_parquet_files') }} as landed
-    inner join (
-        select path_to_read, max(file_id) as file_id, max(load_id) as load_id
-        from {{ ref('stg_landing_files') }}
-        where contract = '{{ contract }}'
-        group by path_to_read
-    ) as files
-        on landed.landed_from = files.path_to_read
+        *{% if landing_relation(contract) %} exclude (landed_row){% endif %},
+        {% if landing_relation(contract) -%}
+        case when reject_reason is not null then to_json(landed_row)::varchar end
+        {%- else -%}
+        null::varchar
+        {%- endif %} as rejected_text
+    from (
+        select
+            * exclude (landed_from),
+            case
+                when coalesce(
+                    {%- for name in contract_columns(contract) %}{{ name }}::varchar{{ ', ' if not loop.last }}{% endfor -%}
+                ) is null then 'unreadable_line'
+                else {{ reject_reason(contract) }}
+            end as reject_reason,
+            map_extract_value(getvariable('rq_new_files'), landed_from).file_id as file_id,
+            map_extract_value(getvariable('rq_new_files'), landed_from).load_id as load_id
+        from {{ read_rows(contract) }}
+    )
 )
 {%- endmacro %}
 
-{#- The one reader of landed files, for staging and for the quarantine, so that both see a line the
-    same way. The JSON reader fixes the columns and their types; Parquet files follow by name. -#}
-{% macro read_rows(contract, json_files, parquet_files) -%}
+{#- The one reader of what landed. The JSON reader fixes the columns and their types; Parquet files
+    follow by name. -#}
+{% macro read_rows(contract) -%}
 (
     select *{{ lists_of_text(contract) }} from (
         select * from read_json(
-            getvariable('{{ json_files }}'),
+            getvariable('rq_json_files'),
             format = 'newline_delimited',
             ignore_errors = true,
             filename = 'landed_from',
@@ -38,7 +47,13 @@
             }
         )
         union all by name
-        select * from read_parquet(getvariable('{{ parquet_files }}'), union_by_name = true, filename = 'landed_from')
+        select
+            {%- for name in contract_columns(contract) %}
+            {{ name }},
+            {%- endfor %}
+            landed_from
+        from read_parquet(getvariable('rq_parquet_files'), union_by_name = true, filename = 'landed_from')
+        {{- relation_rows(contract) }}
     )
 )
 {%- endmacro %}

@@ -1,4 +1,4 @@
-{#- Pre-hook of a staging model: the landed files it has not read yet, as two variables of the
+{#- Pre-hook of a staging model: the landed files it has not read yet, as variables of the
     connection. Table functions take no subquery, so a variable carries the list. A path is
     read once, however often it was registered. A list is never empty: /dev/null reads as an empty JSON
     file, and write_empty_parquet keeps a Parquet twin. -#}
@@ -11,12 +11,25 @@
         and load_id > (select coalesce(max(load_id), 0) from {{ model }})
     {%- endif %}
 {%- endset -%}
+set variable rq_new_files = (
+    select coalesce(map_from_entries(list((path_to_read, ids))), map {})
+    from (
+        select path_to_read, {'file_id': max(file_id), 'load_id': max(load_id)} as ids {{ unread }} group by path_to_read
+    )
+);
 set variable rq_json_files = (
     select coalesce(list(distinct path_to_read), ['/dev/null']) {{ unread }} and file_format = 'json'
 );
 set variable rq_parquet_files = (
     select ['{{ empty_parquet_path(contract) }}'] || coalesce(list(distinct path_to_read), [])
     {{ unread }} and file_format = 'parquet'
+);
+set variable rq_relation_days = (
+    select coalesce(list(distinct path_to_read), []) {{ unread }} and file_format = 'relation'
+);
+set variable rq_first_arrival = (
+    select coalesce(min(try_cast(split_part(path, 'arrived=', 2) as date)), '9999-01-01')::timestamp
+    {{ unread }} and file_format = 'relation'
 )
 {%- endmacro %}
 

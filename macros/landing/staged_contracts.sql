@@ -1,6 +1,9 @@
 {#- The contracts that are staged: the one list. -#}
 {% macro staged_contracts() %}
-    {{ return(['retrieval_traces', 'feedback', 'queries', 'qrels', 'eval_runs']) }}
+    {{ return([
+        'retrieval_traces', 'feedback', 'answers', 'queries', 'qrels', 'eval_runs', 'corpus_documents', 'corpus_chunks',
+        'corpus_snapshots', 'llm_calls', 'traffic_counts', 'landing_checks'
+    ]) }}
 {% endmacro %}
 
 {#- Which file every staged row came from, and what it beat, over all contracts. -#}

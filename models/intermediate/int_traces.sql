@@ -19,7 +19,9 @@ judged_queries as (
 
 landed as (
     select
-        traces.* exclude (delivered_at, ingested_at, file_id, load_id, changed_in_load, lost_deliveries),
+        traces.* exclude (
+            delivered_at, ingested_at, reject_reason, rejected_text, file_id, load_id, changed_in_load, lost_deliveries
+        ),
         case
             when traces.eval_run_id is null then 'production'
             -- a run nobody declared moves no dashboard

@@ -46,19 +46,27 @@ parquet_files as (
     select landed_from as path_to_read, count(*) as n_lines
     from read_parquet(getvariable('rq_parquet_files'), filename = 'landed_from', union_by_name = true)
     group by landed_from
+),
+
+files as (
+    select
+        split_part(landed.path, '/', 1) as contract,
+        landed.path,
+        landed.path_to_read,
+        case when landed.path like '%.parquet' then 'parquet' else 'json' end as file_format,
+        landed.size_bytes,
+        landed.modified_at,
+        coalesce(json_files.n_lines, parquet_files.n_lines, 0) as n_lines,
+        json_files.key_counts
+    from landed
+    left join json_files using (path_to_read)
+    left join parquet_files using (path_to_read)
+    union all by name
+    select *, path as path_to_read, 'relation' as file_format from ({{ unregistered_relation_days() }})
 )
 
 select
-    {{ highest('file_id') }} + row_number() over (order by landed.path)::integer as file_id,
+    {{ highest('file_id') }} + row_number() over (order by path)::integer as file_id,
     {{ highest('load_id') }} + 1 as load_id,
-    split_part(landed.path, '/', 1) as contract,
-    landed.path,
-    landed.path_to_read,
-    case when landed.path like '%.parquet' then 'parquet' else 'json' end as file_format,
-    landed.size_bytes,
-    landed.modified_at,
-    coalesce(json_files.n_lines, parquet_files.n_lines, 0) as n_lines,
-    json_files.key_counts
-from landed
-left join json_files using (path_to_read)
-left join parquet_files using (path_to_read)
+    *
+from files

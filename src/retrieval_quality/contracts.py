@@ -8,11 +8,20 @@ a test. Staging itself is tolerant: it reads what fits, and quarantines what it 
 import argparse
 import json
 import sys
+import types
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
+
+
+@dataclass(frozen=True)
+class ReadAs:
+    """The DuckDB type a value is read as, where it is not that of its Python type."""
+
+    duckdb_type: str
 
 
 def _as_text(value: object) -> object:
@@ -24,13 +33,18 @@ Id = Annotated[
     BeforeValidator(_as_text),
     WithJsonSchema({"type": ["string", "number"], "description": "Compared as its exact text."}),
 ]
+# what must not become NULL where it does not fit: it is read as text, and turned away
+Verbatim: Final = ReadAs("VARCHAR")
 Time = Annotated[
     float | str,
     Field(description="Epoch seconds, ms, us or ns (number or text), or ISO 8601 with any offset; none means UTC."),
+    Verbatim,
 ]
 Share = Annotated[float, Field(gt=0, le=1)]
 Milliseconds = Annotated[float, Field(ge=0)]
-Grade = Annotated[int, Field(ge=-10, le=10)]
+Count = Annotated[int, Field(ge=0)]
+Dollars = Annotated[float, Field(ge=0)]
+Grade = Annotated[int, Field(ge=-10, le=10), Verbatim]
 Hash = Annotated[str, Field(description="Of the content, by whichever function the producer uses throughout.")]
 
 
@@ -71,7 +85,7 @@ class RetrievalTrace(Contract):
     intent: str | None = None
     environment: str | None = None
     eval_run_id: Id | None = None
-    sample_rate: Share | None = None
+    sample_rate: Annotated[Share, Verbatim] | None = None
     filters: JsonValue = None
     filter_empty: bool | None = None
     retrieval_latency_ms: Milliseconds | None = None
@@ -90,7 +104,7 @@ class Feedback(Contract):
     session_id: Id | None = None
     trace_id: Id | None = None
     chunk_ids: list[Id] | None = Field(None, description="Absent: every chunk of the final list. Empty: none.")
-    rating: float | bool | str | None = None
+    rating: Annotated[float | bool | str, Verbatim] | None = None
     rating_scale: Literal["thumb", "signed", "stars", "unit"] | None = None
     grade: Grade | None = None
     implicit: bool | None = None
@@ -128,11 +142,11 @@ class Answer(Contract):
     scores: dict[str, float] | None = Field(None, description="Named values from any judge.")
     model: str | None = None
     prompt_version: Id | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    cost_usd: float | None = None
-    attempts: int | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    cost_usd: Dollars | None = None
+    attempts: Count | None = None
     latency_ms: Milliseconds | None = None
     ingested_at: Time | None = None
 
@@ -178,6 +192,110 @@ class EvalRun(Contract):
     chunker_version: Id | None = None
     reranker_version: Id | None = None
     prompt_version: Id | None = None
+    corpus_snapshot_id: Id | None = None
+    index_params: JsonValue = Field(None, description="Of the approximate nearest-neighbour search: ef, nprobe, ...")
+    ingested_at: Time | None = None
+
+
+class CorpusDocument(Contract):
+    """A document that chunks are cut from. Needs content or content_hash."""
+
+    doc_id: Id
+    content: str | None = None
+    content_hash: Hash | None = None
+    title: str | None = None
+    source_uri: str | None = None
+    license: str | None = None
+    language: str | None = None
+    metadata: JsonValue = None
+    corpus_snapshot_id: Id | None = Field(None, description="Absent: of one corpus that only ever changes in place.")
+    collected_at: Time | None = None
+    ingested_at: Time | None = None
+
+
+class CorpusChunk(Contract):
+    """A chunk of a document; passage_id is the chunk_id of traces. Needs content or content_hash."""
+
+    passage_id: Id
+    doc_id: Id
+    content: str | None = None
+    content_hash: Hash | None = None
+    chunk_index: Count | None = Field(None, description="Place in the document, from 0.")
+    start_char: Count | None = None
+    end_char: Count | None = None
+    n_tokens: Count | None = None
+    chunker_version: Id | None = None
+    embedding_model: Id | None = None
+    embedding: Annotated[list[float], ReadAs("FLOAT[]")] | None = None
+    corpus_snapshot_id: Id | None = None
+    ingested_at: Time | None = None
+
+
+class CorpusSnapshot(Contract):
+    """A state of the corpus and how it was cut, embedded and indexed."""
+
+    snapshot_id: Id
+    created_at: Time
+    chunker_version: Id | None = None
+    chunker_params: JsonValue = Field(None, description="Size, overlap, separators, ...")
+    embedding_model: Id | None = None
+    embedding_params: JsonValue = Field(None, description="Dimensions, prefix, normalisation, ...")
+    index_version: Id | None = None
+    index_params: JsonValue = Field(None, description="Type, distance, M, ef_construction, nlist, ...")
+    n_documents: Count | None = None
+    n_chunks: Count | None = None
+    code_sha: str | None = None
+    ingested_at: Time | None = None
+
+
+class LlmCall(Contract):
+    """A call of a language model: in serving, judging or generating test questions."""
+
+    call_id: Id
+    ts: Time
+    purpose: str = Field(description="serving, judge, synthetic_questions, ...")
+    model: str
+    provider: str | None = None
+    trace_id: Id | None = None
+    eval_run_id: Id | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    cost_usd: Dollars | None = None
+    attempts: Count | None = None
+    status: str | None = None
+    latency_ms: Milliseconds | None = None
+    ingested_at: Time | None = None
+
+
+class TrafficCount(Contract):
+    """How many queries were served on a day, traced or not."""
+
+    day: Time
+    n_queries: Annotated[Count, Verbatim]
+    environment: str | None = None
+    ingested_at: Time | None = None
+
+
+class LandingCheck(Contract):
+    """What one expectation about the newly landed lines found. Written by `check-landing`."""
+
+    check_id: Id
+    checked_at: Time
+    check_run_id: Id
+    contract: str
+    expectation_id: Id
+    severity: Literal["block", "warn"]
+    outcome: Literal["passed", "failed", "error"]
+    message: str
+    column_name: str | None = None
+    observed: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    n_rows: Count | None = None
+    n_sampled: Count | None = None
+    n_failed: Count | None = None
+    examples: list[str] | None = None
     ingested_at: Time | None = None
 
 
@@ -188,7 +306,41 @@ CONTRACTS: Final[Mapping[str, type[Contract]]] = {
     "queries": Query,
     "qrels": Qrel,
     "eval_runs": EvalRun,
+    "corpus_documents": CorpusDocument,
+    "corpus_chunks": CorpusChunk,
+    "corpus_snapshots": CorpusSnapshot,
+    "llm_calls": LlmCall,
+    "traffic_counts": TrafficCount,
+    "landing_checks": LandingCheck,
 }
+
+
+def reading_types(contract: str) -> dict[str, str]:
+    """The DuckDB type each column of a contract is read as, in order. KeyError: no such contract."""
+    return {
+        name: _duckdb_type(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
+        for name, field in CONTRACTS[contract].model_fields.items()
+    }
+
+
+def _duckdb_type(annotation: object) -> str:
+    if get_origin(annotation) is Annotated:
+        plain, *metadata = get_args(annotation)
+        named = [item.duckdb_type for item in metadata if isinstance(item, ReadAs)]
+        return named[0] if named else _duckdb_type(plain)
+    if get_origin(annotation) in (Union, types.UnionType):
+        (plain,) = (argument for argument in get_args(annotation) if argument is not type(None))
+        return _duckdb_type(plain)
+    if get_origin(annotation) is list:
+        return f"{_duckdb_type(get_args(annotation)[0])}[]"
+    if get_origin(annotation) is dict:
+        return "MAP({}, {})".format(*map(_duckdb_type, get_args(annotation)))
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields.items()
+        return "STRUCT({})".format(", ".join(f"{name} {_duckdb_type(field.annotation)}" for name, field in fields))
+    if annotation is JsonValue:
+        return "JSON"
+    return {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE"}.get(annotation, "VARCHAR")  # type: ignore[call-overload,no-any-return]
 
 
 def json_schema(contract: str) -> dict[str, Any]:

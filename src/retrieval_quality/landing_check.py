@@ -8,22 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-CONTRACTS: Final = (
-    "retrieval_traces",
-    "feedback",
-    "answers",
-    "queries",
-    "qrels",
-    "corpus_documents",
-    "corpus_chunks",
-    "corpus_snapshots",
-    "eval_runs",
-    "llm_calls",
-    "traffic_counts",
-    "landing_checks",
-    "alert_events",
-    "drill_reports",
-)
+from retrieval_quality.contracts import CONTRACTS
+
+# what our own commands append, beside the contracts that are staged
+FOLDERS: Final = (*CONTRACTS, "alert_events", "drill_reports")
 EXTENSIONS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 _COMPRESSIONS: Final = (".gz", ".zst", ".bz2", ".xz", ".zip", ".snappy", ".lz4")
@@ -52,7 +40,7 @@ def check_landing(landing: Path) -> None:
             _check_contract_name(landing, entry.name)
             for file in _data_files(path):
                 _check_file(file)
-        elif entry.name in CONTRACTS:
+        elif entry.name in FOLDERS:
             raise LandingError(f"{_shown(path)}: is a file; a contract is a folder of files")
         elif entry.name.endswith(_DATA_LIKE):
             raise LandingError(f"{_shown(path)}: lies outside a contract folder; move it to {landing.name}/<contract>/")
@@ -81,11 +69,11 @@ def _check_directory(landing: Path) -> None:
 
 
 def _check_contract_name(landing: Path, name: str) -> None:
-    if name in CONTRACTS:
+    if name in FOLDERS:
         return
-    close = difflib.get_close_matches(name, CONTRACTS, n=1)
+    close = difflib.get_close_matches(name, FOLDERS, n=1)
     hint = f"; did you mean '{close[0]}'?" if close else "."
-    raise LandingError(f"{landing.name} folder '{name}' is no contract{hint} Known: {', '.join(CONTRACTS)}")
+    raise LandingError(f"{landing.name} folder '{name}' is no contract{hint} Known: {', '.join(FOLDERS)}")
 
 
 def _listed(directory: Path) -> list[os.DirEntry[str]]:

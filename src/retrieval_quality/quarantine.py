@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 from collections.abc import Hashable, Iterator
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ COLUMNS = ["file_id", "load_id", "path_to_read", "line_number", "reject_reason",
 
 Line = dict[Hashable, Any]
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
 # A rejected line is kept for a person to read; a pasted document of megabytes is cut.
 MAX_RAW_CHARACTERS = 100_000
 
@@ -25,7 +28,8 @@ def with_raw_lines(rejected: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         rejected: one row per rejected line: file_id, load_id, path_to_read, line_place (1-based
-            place among the non-blank lines of the file) and reject_reason.
+            place among the non-blank lines of the file), reject_reason, and rejected_text, the row
+            of a relation as JSON, NULL for the line of a file.
 
     Returns:
         One row per rejected line with `COLUMNS`: line_number is the 1-based physical line (for
@@ -37,12 +41,25 @@ def with_raw_lines(rejected: pd.DataFrame) -> pd.DataFrame:
         OSError: a file that was landed is no longer readable.
         ValueError: a file has fewer lines than were rejected in it.
     """
-    rows = [
-        (line["file_id"], line["load_id"], path, number, _told_apart(line["reject_reason"], raw), _readable(raw))
-        for path, lines in rejected.groupby("path_to_read", sort=True)
-        for line, number, raw in _matched(str(path), {line["line_place"]: line for line in lines.to_dict("records")})
+    in_relations = rejected["rejected_text"].notna()
+    texts = [
+        (line["file_id"], line["load_id"], line["path_to_read"], line["line_place"], line["reject_reason"], text)
+        for line in rejected[in_relations].to_dict("records")
+        for text in [str(line["rejected_text"])[:MAX_RAW_CHARACTERS]]
     ]
-    return pd.DataFrame(rows, columns=COLUMNS).astype(
+    lines = [
+        (
+            line["file_id"],
+            line["load_id"],
+            path,
+            number,
+            _told_apart(line["reject_reason"], raw, str(path)),
+            _readable(raw),
+        )
+        for path, places in rejected[~in_relations].groupby("path_to_read", sort=True)
+        for line, number, raw in _matched(str(path), {line["line_place"]: line for line in places.to_dict("records")})
+    ]
+    return pd.DataFrame(texts + lines, columns=COLUMNS).astype(
         {"file_id": "int32", "load_id": "int32", "line_number": "int64"}
         | dict.fromkeys(("path_to_read", "reject_reason", "raw_text"), "str")
     )
@@ -50,27 +67,32 @@ def with_raw_lines(rejected: pd.DataFrame) -> pd.DataFrame:
 
 def _matched(path: str, rejected: dict[int, Line]) -> Iterator[tuple[Line, int, bytes]]:
     n_found = 0
-    for place, (number, raw) in enumerate(_non_blank_lines(path), start=1):
-        if place in rejected:
-            n_found += 1
-            yield rejected[place], number, raw
+    for place, number, raw in _lines_at(path, rejected.keys()):
+        n_found += 1
+        yield rejected[place], number, raw
     if n_found != len(rejected):
         raise ValueError(f"{path}: changed while it was read, {len(rejected) - n_found} rejected lines are gone")
 
 
-def _non_blank_lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """(physical line number, raw bytes) of each line that is not blank, in the order of the file."""
+def _lines_at(path: str, places: AbstractSet[int]) -> Iterator[tuple[int, int, bytes]]:
+    """(place, physical line number, raw bytes) of the lines at these places among the non-blank ones.
+
+    A plain loop, as it may run over a million lines to find ten.
+    """
     if path.endswith(".parquet"):
         with duckdb.connect() as connection:
             rows = connection.execute(
                 "select to_json(landed)::varchar from read_parquet(?) as landed", [path]
             ).fetchall()
-        yield from ((number, text.encode()) for number, (text,) in enumerate(rows, start=1))
+        yield from ((place, place, text.encode()) for place, (text,) in enumerate(rows, start=1) if place in places)
         return
+    place = 0
     for number, line in enumerate(_raw_lines(path), start=1):
-        stripped = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if stripped.strip(b" \t\r\n\x0b\x0c"):
-            yield number, stripped.rstrip(b"\r\n")
+        if line.isspace() or (number == 1 and not line.removeprefix(BYTE_ORDER_MARK).strip()):
+            continue
+        place += 1
+        if place in places:
+            yield place, number, line.removeprefix(BYTE_ORDER_MARK).rstrip(b"\r\n")
 
 
 def _raw_lines(path: str) -> Iterator[bytes]:
@@ -88,9 +110,16 @@ def _raw_lines(path: str) -> Iterator[bytes]:
             yield from file
 
 
-def _told_apart(reason: str, raw: bytes) -> str:
-    if reason != "unreadable_line":
-        return reason
+def _told_apart(reason: str, raw: bytes, path: str) -> str:
+    kind = _kind(raw)
+    if reason == "unreadable_line":
+        return "no_known_key" if kind == "object" else kind
+    if kind != "object":
+        raise ValueError(f"{path}: a line rejected as {reason} is not where it was read")
+    return reason
+
+
+def _kind(raw: bytes) -> str:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -100,7 +129,7 @@ def _told_apart(reason: str, raw: bytes) -> str:
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate is no text
     except (ValueError, RecursionError):
         return "invalid_json"
-    return "no_known_key" if isinstance(value, dict) else "not_an_object"
+    return "object" if isinstance(value, dict) else "not_an_object"
 
 
 def _readable(raw: bytes) -> str:

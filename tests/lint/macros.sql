@@ -7,19 +7,8 @@
 {% macro highest(column) %}0{% endmacro %}
 {% macro landing_path() %}landing{% endmacro %}
 {% macro landed_rows(contract) %}landed_rows{% endmacro %}
-{% macro read_rows(contract, json_files, parquet_files) %}read_rows{% endmacro %}
-{% macro newest_delivery(arrivals, key, day='null', group='null', run='null') %}newest as (
-    select * from {{ arrivals }}
-)
-
-select * from newest{% endmacro %}
+{% macro deliveries(rows) %}select * from {{ rows }}{% endmacro %}
 {% macro staged_deliveries() %}select * from staged_rows{% endmacro %}
-{% macro judged_lines() %}select * from judged_rows{% endmacro %}
-{% macro retrieval_traces_reject_reason() %}reject_reason{% endmacro %}
-{% macro feedback_reject_reason() %}reject_reason{% endmacro %}
-{% macro queries_reject_reason() %}reject_reason{% endmacro %}
-{% macro qrels_reject_reason() %}reject_reason{% endmacro %}
-{% macro eval_runs_reject_reason() %}reject_reason{% endmacro %}
 {% macro trace_key() %}trace_id{% endmacro %}
 {% macro utc_timestamp(column) %}try_cast({{ column }} as timestamp){% endmacro %}
 {% macro in_rank_order(list) %}list_sort({{ list }}){% endmacro %}

@@ -1,6 +1,5 @@
 with landed as (
     select * from {{ landed_rows('eval_runs') }}
-    where {{ eval_runs_reject_reason() }} is null
 ),
 
 typed as (
@@ -14,12 +13,16 @@ typed as (
         chunker_version,
         reranker_version,
         prompt_version,
+        corpus_snapshot_id,
+        index_params,
         {{ utc_timestamp('started_at') }} as started_at,
         {{ utc_timestamp('ingested_at') }} as ingested_at,
         coalesce({{ utc_timestamp('ingested_at') }}, {{ utc_timestamp('started_at') }}) as delivered_at,
+        reject_reason,
+        rejected_text,
         file_id,
         load_id
     from landed
-),
+)
 
-{{ newest_delivery('typed', 'eval_run_id', day='started_at::date') }}
+{{ deliveries('typed') }}

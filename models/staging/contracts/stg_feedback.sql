@@ -1,6 +1,5 @@
 with landed as (
     select * from {{ landed_rows('feedback') }}
-    where {{ feedback_reject_reason() }} is null
 ),
 
 identified as (
@@ -55,6 +54,8 @@ typed as (
         landed.inclusion_probability,
 
         -- where it came from
+        landed.reject_reason,
+        landed.rejected_text,
         landed.file_id,
         landed.load_id
     from identified as landed
@@ -62,6 +63,6 @@ typed as (
         on landed.signal = signals.signal
     left join rating_words
         on lower(trim(landed.rating)) = rating_words.rating_word
-),
+)
 
-{{ newest_delivery('typed', 'feedback_id') }}
+{{ deliveries('typed') }}

@@ -1,6 +1,5 @@
 with landed as (
     select * from {{ landed_rows('qrels') }}
-    where {{ qrels_reject_reason() }} is null
 ),
 
 typed as (
@@ -19,9 +18,11 @@ typed as (
         {{ utc_timestamp('labelled_at') }} as labelled_at,
         {{ utc_timestamp('ingested_at') }} as ingested_at,
         coalesce({{ utc_timestamp('ingested_at') }}, {{ utc_timestamp('labelled_at') }}) as delivered_at,
+        reject_reason,
+        rejected_text,
         file_id,
         load_id
     from landed
-),
+)
 
-{{ newest_delivery('typed', 'qrel_id') }}
+{{ deliveries('typed') }}

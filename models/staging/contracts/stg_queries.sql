@@ -1,6 +1,5 @@
 with landed as (
     select * from {{ landed_rows('queries') }}
-    where {{ queries_reject_reason() }} is null
 ),
 
 typed as (
@@ -14,9 +13,11 @@ typed as (
         {{ utc_timestamp('added_at') }} as added_at,
         {{ utc_timestamp('ingested_at') }} as ingested_at,
         coalesce({{ utc_timestamp('ingested_at') }}, {{ utc_timestamp('added_at') }}) as delivered_at,
+        reject_reason,
+        rejected_text,
         file_id,
         load_id
     from landed
-),
+)
 
-{{ newest_delivery('typed', 'query_id', group='query_set') }}
+{{ deliveries('typed') }}

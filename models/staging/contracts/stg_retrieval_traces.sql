@@ -1,6 +1,5 @@
 with landed as (
     select * from {{ landed_rows('retrieval_traces') }}
-    where {{ retrieval_traces_reject_reason() }} is null
 ),
 
 ordered as (
@@ -41,7 +40,7 @@ typed as (
         -- the question and what came back, best first
         query,
         {{ present('intent') }} as intent,
-        top_k,
+        try_cast(top_k as integer) as top_k,
         {{ with_rank('retrieved') }} as retrieved,
         {{ with_rank('candidates') }} as candidates,
         n_retrieved_landed - len(retrieved) as n_duplicates,
@@ -68,9 +67,11 @@ typed as (
         rerank_latency_ms,
 
         -- where it came from
+        reject_reason,
+        rejected_text,
         file_id,
         load_id
     from deduplicated
-),
+)
 
-{{ newest_delivery('typed', 'trace_id', day='traced_on', group='session_id', run='eval_run_id') }}
+{{ deliveries('typed') }}
