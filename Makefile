@@ -53,14 +53,14 @@ test-slow: $(READY) ## simulations and exhaustive runs
 	$(BIN)/python -m pytest -m slow
 
 lint: $(READY) ## ruff, mypy, sqlfluff
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/sqlfluff lint --processes 2 models tests/data
 
 format: $(READY) ## let the linters mend what they can
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
 	$(BIN)/sqlfluff fix --processes 2 models tests/data
 
 lock: ## resolve the dependencies again (needs uv)

@@ -12,7 +12,7 @@
 case
     when {{ present('check_id') }} is null then 'missing_check_id'
     when {{ utc_timestamp('checked_at') }} is null then 'bad_checked_at'
-    when coalesce(contract, expectation_id, severity, outcome) is null then 'missing_outcome'
+    when contract is null or expectation_id is null or severity is null or outcome is null then 'missing_outcome'
     when ingested_at is not null and {{ utc_timestamp('ingested_at') }} is null then 'bad_ingested_at'
 end
 {%- endmacro %}

@@ -88,11 +88,12 @@ def _lines_at(path: str, places: AbstractSet[int]) -> Iterator[tuple[int, int, b
         return
     place = 0
     for number, line in enumerate(_raw_lines(path), start=1):
-        if line.isspace() or (number == 1 and not line.removeprefix(BYTE_ORDER_MARK).strip()):
+        text = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+        if not text or text.isspace():
             continue
         place += 1
         if place in places:
-            yield place, number, line.removeprefix(BYTE_ORDER_MARK).rstrip(b"\r\n")
+            yield place, number, text.rstrip(b"\r\n")
 
 
 def _raw_lines(path: str) -> Iterator[bytes]:

@@ -25,9 +25,10 @@ from retrieval_quality.adapters import (
     describe,
     ingest,
 )
+from retrieval_quality.adapters.attributes import otel_id
 from retrieval_quality.adapters.reading import Record, read_records
 from retrieval_quality.adapters.rows import content_id, part_id, time_us
-from retrieval_quality.adapters.spans import SPAN_TREE, otel_id
+from retrieval_quality.adapters.spans import SPAN_TREE
 from retrieval_quality.landing_check import check_landing
 
 TRACES = SHARED / "data" / "traces"
@@ -42,7 +43,8 @@ MORE_FEEDBACK_KEYS = {"feedback_id", "rater_id", "name"}
 
 def written(landing: Path, contract: str = "retrieval_traces") -> list[dict[str, object]]:
     files = sorted((landing / contract).rglob("*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    # not `splitlines`, which ends lines at U+0085 too
+    return [json.loads(line) for file in files for line in file.read_bytes().split(b"\n") if line]
 
 
 def save(path: Path, *records: object) -> Path:
@@ -133,7 +135,11 @@ def test_samples_without_expected_rows(tmp_path: Path) -> None:
     assert (row["session_id"], row["ts"], row["latency_ms"]) == ("sess-0", 1_796_000_000.0, 45.0)
     report = ingest("langfuse", [TRACES / "langfuse_llamaindex.trace.json"], tmp_path)
     assert not report.rows
-    assert report.skipped == {"no retrieval: SPAN": 1, "no retrieval: GENERATION": 1}
+    assert report.skipped == {
+        "no retrieval: SPAN": 1,
+        "no retrieval: GENERATION": 1,
+        "the same observation again: merged": 2,
+    }
 
 
 @needs_shared
@@ -764,7 +770,11 @@ def test_langfuse_joins_records_of_their_own(tmp_path: Path) -> None:
         ("y", "t1", "bad", None),
         ("w", None, 0.5, "judge"),
     }
-    assert report.skipped == {"no rating: score of type CORRECTION": 1}
+    assert report.skipped == {
+        "no rating: score of type CORRECTION": 1,
+        "the same observation again: merged": 1,
+        "the same score again": 1,
+    }
     assert report.unmapped == {"neither trace nor observation nor score": 1}
 
 
@@ -782,7 +792,8 @@ def test_the_same_export_twice_adds_nothing(tmp_path: Path) -> None:
     copy.write_bytes(export.read_bytes())
     # a time is lent only to rows that have none, so it makes no other file of these
     second = ingest("openinference", [export, copy], landing, at=datetime(2026, 12, 24, tzinfo=UTC))
-    assert (second.rows, second.new_rows, second.new_files) == ({"retrieval_traces": 2}, {}, ())
+    assert (second.rows, second.new_rows, second.new_files) == ({"retrieval_traces": 1}, {}, ())
+    assert second.skipped == {"the same span again": 1}
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
     assert [entry.name for entry in landing.iterdir()] == ["retrieval_traces"]
     assert first.new_rows == {"retrieval_traces": 1}
@@ -831,7 +842,7 @@ def test_folders_are_read_and_faults_of_the_call_named(tmp_path: Path) -> None:
     (tmp_path / "in" / "_part").mkdir(parents=True)
     save(tmp_path / "in" / "_part" / "x.jsonl", {})
     save(tmp_path / "in" / "a.jsonl", span(1, "RETRIEVER", input__value="q", **documents("a")))
-    assert ingest("openinference", [tmp_path / "in"], tmp_path / "landing").n_sources == 1
+    assert ingest("openinference", [tmp_path / "in"], tmp_path / "landing").n_files == 1
     with pytest.raises(IngestError, match="unknown format 'phoenix'"):
         ingest("phoenix", [tmp_path], tmp_path / "landing")
     with pytest.raises(IngestError, match="no such file"):
@@ -863,7 +874,7 @@ def test_the_report_for_people(tmp_path: Path) -> None:
         tmp_path, "openinference", span(1, "RETRIEVER", input__value="q", **flat), span(2, "CHAIN"), {"name": "x"}
     )
     assert describe(report) == (
-        "openinference: 1 retrieval_traces from 1 source",
+        "openinference: 1 retrieval_traces from 1 file",
         "new: 1 retrieval_traces in 1 file",
         "without an id, built from the content: 1 chunk id",
         "no row of its own: 1 (no retrieval: CHAIN)",

@@ -72,6 +72,24 @@ def session_of(nodes: Sequence[Node]) -> str | None:
     return next((node.session_id for node in nodes if node.session_id), None)
 
 
+def row_ids(trace_id: str, nodes: Sequence[Node], items: Sequence[Item]) -> dict[str, str]:
+    """For each span the id of the row that feedback on it speaks of: that of the retrieval which the
+    span is, or lies in; else the trace's first.
+    """
+    parents = {node.span_id: node.parent_id or "" for node in nodes}
+    told = {str(item.values["span_id"]): str(item.values["trace_id"]) for item in items if isinstance(item, LandingRow)}
+    found: dict[str, str] = {}
+    for span_id in parents:
+        path: dict[str, None] = {}
+        current = span_id
+        while current in parents and current not in found and current not in told and current not in path:
+            path[current] = None
+            current = parents[current]
+        row_id = told.get(current) or found.get(current, trace_id)
+        found |= dict.fromkeys([*path, span_id], row_id)
+    return found
+
+
 def rows_of_trace(trace_id: str, nodes: Sequence[Node]) -> Iterator[Item]:
     """One `retrieval_traces` row per call of a trace, in order of time.
 
@@ -136,17 +154,24 @@ def _tells(node: Node) -> bool:
 
 
 def _outermost(node: Node, by_id: Mapping[str, Node]) -> Node:
-    """The highest retrieval above `node`, or itself. Parents that form a ring end the search.
+    """The highest retrieval above `node`, or itself. Parents that form a ring have no highest: there
+    the first in time stands for all.
 
     A reranker around a retriever is not the retriever's call: it joins by its documents.
     """
-    found, current, seen = node, node, {node.span_id}
-    while current.parent_id is not None and current.parent_id in by_id and current.parent_id not in seen:
-        current = by_id[current.parent_id]
-        seen.add(current.span_id)
-        if current.step is not None and current.step.kind == "retriever":
-            found = current
-    return found
+    path = [node]
+    places = {node.span_id: 0}
+    while (parent := by_id.get(path[-1].parent_id or "")) is not None and parent.span_id not in places:
+        places[parent.span_id] = len(path)
+        path.append(parent)
+    ring = [] if parent is None else [inner for inner in path[places[parent.span_id] :] if _retrieves(inner)]
+    if ring:
+        return min(ring, key=_order)
+    return next((inner for inner in reversed(path) if _retrieves(inner)), node)
+
+
+def _retrieves(node: Node) -> bool:
+    return node.step is not None and node.step.kind == "retriever"
 
 
 def _call(outer: Node, group: Sequence[Node]) -> _Call:

@@ -40,17 +40,17 @@ def read_document(value: object) -> Document | None:
     return make_document(chunk_id=chunk_id, doc_id=doc_id, content=content, score=score)
 
 
-def read_documents(value: object) -> tuple[Document, ...] | None:
+def read_documents(value: object, depth: int = 0) -> tuple[Document, ...] | None:
     """The documents of an output: a list, or an object that holds one. None when there is none,
     or when one of its members is no document (such as the text of a Python object).
     """
     members = list_of(value)
     if members is None:
         parsed = json_of(value)
-        if not isinstance(parsed, Mapping):
+        if not isinstance(parsed, Mapping) or depth >= _MAX_DEPTH:
             return None
         for key in _LISTS:
-            found = read_documents(parsed[key]) if key in parsed else None
+            found = read_documents(parsed[key], depth + 1) if key in parsed else None
             if found is not None:
                 return found
         return None

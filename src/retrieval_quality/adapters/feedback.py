@@ -1,5 +1,6 @@
 """Ratings of other tools as `feedback` rows."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from retrieval_quality.adapters.rows import (
@@ -28,12 +29,14 @@ def feedback_row(
     rater: object,
     user: object,
     name: str,
+    chunk_ids: Sequence[str] | None = None,
 ) -> Item:
     """One event. `score`: number or boolean; `label`: a word; the label goes before the score where
     there are both. Truth is 1 or 0; a score from 0 to 1 is read as such (scale `unit`).
 
     `rater`: what kind of rater (HUMAN, LLM, ...): programs and models are the signal `judge`.
-    `name`: what was rated. `source`, `user` and `name` are no keys of the contract.
+    `chunk_ids`: what it speaks of; None is the whole answer. `name`: what was rated. `source`,
+    `user` and `name` are no keys of the contract.
     """
     ts_us = time_us(given_at)
     if ts_us is None:
@@ -48,6 +51,7 @@ def feedback_row(
         "feedback_id": feedback_id,
         "trace_id": trace_id,
         "session_id": session_id,
+        "chunk_ids": None if chunk_ids is None else list(chunk_ids),
         "rating": rating,
         "rating_scale": "unit" if is_unit else None,
         "implicit": False,

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from retrieval_quality.adapters.attributes import indexed
 from retrieval_quality.adapters.calls import Node, Step
 from retrieval_quality.adapters.documents import read_documents
-from retrieval_quality.adapters.rows import Document, Item, first_of, metadata_values, text_of, whole_number_of
-from retrieval_quality.adapters.spans import Convention, Span, indexed, rows_of_spans
+from retrieval_quality.adapters.rows import Document, Item, metadata_values, text_of, whole_number_of
+from retrieval_quality.adapters.spans import Convention, Span, node_of, resource_values, rows_of_spans
 
 _OPERATION: Final = "gen_ai.operation.name"
 _DOCUMENTS: Final = "gen_ai.retrieval.documents"
@@ -31,18 +32,8 @@ def _is_retrieval(span: Span) -> bool:
 
 
 def _node(span: Span) -> Node:
-    attributes = span.attributes
-    return Node(
-        where=f"{span.where} span {span.span_id}",
-        span_id=span.span_id,
-        parent_id=span.parent_id,
-        start_us=span.start_us,
-        end_us=span.end_us,
-        step=_step(span) if _is_retrieval(span) else None,
-        label=text_of(attributes.get(_OPERATION)) or f"no {_OPERATION}",
-        session_id=text_of(first_of(attributes, _SESSION)),
-        user_id=text_of(first_of(attributes, _USER)),
-    )
+    label = text_of(span.attributes.get(_OPERATION)) or f"no {_OPERATION}"
+    return node_of(span, _step(span) if _is_retrieval(span) else None, label, _SESSION, _USER)
 
 
 def _step(span: Span) -> Step:
@@ -57,7 +48,11 @@ def _step(span: Span) -> Step:
         documents=documents,
         error=error,
         problem=f"{_DOCUMENTS} cannot be read" if has_documents else f"no documents: {_DOCUMENTS} is opt-in",
-        values={**metadata_values(attributes), **({"top_k": top_k} if top_k is not None else {})},
+        values={
+            **resource_values(span),
+            **metadata_values(attributes),
+            **({"top_k": top_k} if top_k is not None else {}),
+        },
     )
 
 
@@ -75,10 +70,14 @@ def _no_feedback(span: Span, trace_id: str, session_id: str | None) -> Iterator[
     return iter(())
 
 
+def _no_annotation(record: Mapping[str, object]) -> None:  # noqa: ARG001
+    return None
+
+
 def _kept(span: Span) -> Mapping[str, object]:
     if _is_retrieval(span):
         return span.attributes
     return {key: value for key, value in span.attributes.items() if key in _ALWAYS_KEPT}
 
 
-GENAI: Final = Convention(node=_node, feedback=_no_feedback, kept=_kept)
+GENAI: Final = Convention(node=_node, feedback=_no_feedback, kept=_kept, annotated=_no_annotation)

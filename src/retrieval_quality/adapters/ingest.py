@@ -19,6 +19,7 @@ from retrieval_quality.adapters.langfuse import read_langfuse
 from retrieval_quality.adapters.langsmith import read_langsmith
 from retrieval_quality.adapters.mlflow import read_mlflow
 from retrieval_quality.adapters.openinference import read_openinference
+from retrieval_quality.adapters.reading import TOO_DEEP
 from retrieval_quality.adapters.rows import Item, LandingRow, Skipped, Unmapped, seconds
 from retrieval_quality.adapters.trec import read_trec_qrels, read_trec_run
 
@@ -49,9 +50,11 @@ class Adapter:
 ADAPTERS: Final[Mapping[str, Adapter]] = MappingProxyType(
     {
         "openinference": Adapter(
-            "OpenInference spans: JSON lines (Phoenix, OTel SDK) or OTLP/JSON", read_openinference
+            "OpenInference spans: JSON lines (Phoenix, OTel SDK) or OTLP/JSON", read_openinference, is_joint=True
         ),
-        "otel-genai": Adapter("OpenTelemetry GenAI retrieval spans: OTLP/JSON or JSON lines", read_genai),
+        "otel-genai": Adapter(
+            "OpenTelemetry GenAI retrieval spans: OTLP/JSON or JSON lines", read_genai, is_joint=True
+        ),
         "mlflow": Adapter("MLflow traces: JSON lines", read_mlflow),
         "langsmith": Adapter("LangSmith runs and feedback: JSON lines", read_langsmith, is_joint=True),
         "langfuse": Adapter("Langfuse traces, observations and scores: JSON", read_langfuse, is_joint=True),
@@ -64,7 +67,7 @@ ADAPTERS: Final[Mapping[str, Adapter]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What became of an export.
+    """What became of an export of `n_files` files.
 
     `rows`, `new_rows`: rows by contract, all that were mapped (and not before `since`) and those in
     files that were not there yet. `unmapped`, `skipped`: records by reason. `examples`: the first
@@ -73,7 +76,7 @@ class IngestReport:
     """
 
     format: str
-    n_sources: int
+    n_files: int
     rows: Mapping[str, int]
     new_rows: Mapping[str, int]
     new_files: tuple[Path, ...]
@@ -114,19 +117,19 @@ def ingest(
             try:
                 for item in adapter.read(source):
                     row = tally.count(item, since, at_us)
-                    if row is not None:
-                        writer.write(row)
+                    if row is not None and not writer.write(row):
+                        tally.take_back(row)
             except sqlite3.Error as error:
                 raise IngestError(f"the temporary database that groups spans failed: {error}") from error
             tally.add_files(writer.publish(landing, format))
-    return tally.report(format, len(sources))
+    return tally.report(format, len(files))
 
 
 def describe(report: IngestReport) -> tuple[str, ...]:
     """The report for people: what was mapped, what is new, then what was not mapped and why."""
     new = _counts(report.new_rows) or "nothing"
     lines = [
-        f"{report.format}: {_counts(report.rows) or 'no rows'} from {_number(report.n_sources, 'source')}",
+        f"{report.format}: {_counts(report.rows) or 'no rows'} from {_number(report.n_files, 'file')}",
         f"new: {new} in {_number(len(report.new_files), 'file')}",
     ]
     if report.n_before_since:
@@ -210,16 +213,21 @@ class _Tally:
         self._n_undated += day is None and row.contract in _TIME_KEY
         return row
 
+    def take_back(self, row: LandingRow) -> None:
+        """A row that was counted cannot be written."""
+        self._rows[row.contract] -= 1
+        self.count(Unmapped(f"{row.contract} {row.values.get('trace_id')}", TOO_DEEP), None, None)
+
     def add_files(self, n_rows_by_file: Mapping[Path, int]) -> None:
         for file, n_rows in n_rows_by_file.items():
             self._new_files.append(file)
             self._new_rows[file.parent.parent.name] += n_rows
 
-    def report(self, name: str, n_sources: int) -> IngestReport:
+    def report(self, name: str, n_files: int) -> IngestReport:
         return IngestReport(
             format=name,
-            n_sources=n_sources,
-            rows=dict(self._rows),
+            n_files=n_files,
+            rows=dict(+self._rows),
             new_rows=dict(self._new_rows),
             new_files=tuple(self._new_files),
             unmapped=dict(self._unmapped.most_common()),
@@ -247,15 +255,20 @@ class _Writer:
         self._n_bytes = 0
         self._n_rows: Counter[Path] = Counter()
 
-    def write(self, row: LandingRow) -> None:
+    def write(self, row: LandingRow) -> bool:
+        """False when a value is nested too deeply to be written."""
         day = _day(row)
         place = Path(row.contract, "dt=undated" if day is None else f"dt={day.isoformat()}")
-        line = _json_line(row.values)
+        try:
+            line = _json_line(row.values)
+        except RecursionError:
+            return False
         self._lines.setdefault(place, []).append(line)
         self._n_rows[place] += 1
         self._n_bytes += len(line)
         if self._n_bytes >= _BUFFER_BYTES:
             self._flush()
+        return True
 
     def publish(self, landing: Path, name: str) -> dict[Path, int]:
         """Rename each file to its place, those that are there already left alone: new files, with

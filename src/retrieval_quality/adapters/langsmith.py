@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from retrieval_quality.adapters.calls import Node, Step, rows_of_trace, session_of
+from retrieval_quality.adapters.calls import Node, Step, row_ids, rows_of_trace, session_of
 from retrieval_quality.adapters.documents import read_documents, read_query
 from retrieval_quality.adapters.feedback import feedback_row
-from retrieval_quality.adapters.reading import Record, Spool, Tree, read_records
+from retrieval_quality.adapters.reading import TOO_DEEP, Record, Spool, Tree, read_records
 from retrieval_quality.adapters.rows import (
     Item,
+    Skipped,
     Unmapped,
     first_of,
     mapping_of,
@@ -26,14 +27,16 @@ _TREE: Final[Tree] = {"post": {}, "patch": {}, "runs": {}, "feedback": {}}
 _WRAPPERS: Final = ("run", "body", "payload", "data")
 _SESSIONS: Final = ("session_id", "thread_id", "conversation_id")
 _USERS: Final = ("user_id", "ls_user_id")
+_ANOTHER: Final = "another event of the same run: merged"
+_SUMS: Final = "feedback_stats are sums without a time: export the feedback too"
 
 
 def read_langsmith(paths: Sequence[Path]) -> Iterator[Item]:
     """Rows of runs of type retriever, and of feedback records.
 
-    Events of one run are merged by its id: a later value replaces an earlier one, a missing or null
-    one does not. The session is the metadata's `session_id` (or `thread_id`): the `session_id` and
-    `session_name` of a run itself are the project's.
+    Events of one run are merged by its id: a later value replaces an earlier one, a missing, null or
+    empty one does not (a run is posted with `outputs: {}`). The session is the metadata's
+    `session_id` (or `thread_id`): the `session_id` and `session_name` of a run are the project's.
     """
     with Spool() as runs, Spool() as traces:
         for path in paths:
@@ -41,13 +44,18 @@ def read_langsmith(paths: Sequence[Path]) -> Iterator[Item]:
                 event = record if isinstance(record, Unmapped) else _event(record)
                 if isinstance(event, Unmapped):
                     yield event
-                else:
-                    runs.add(event[0], [record.where, event[1]])
+                elif not runs.add(event[0], [record.where, event[1]]):
+                    yield Unmapped(record.where, TOO_DEEP)
         for events in runs.groups():
-            run, where, feedback = _merged(events)
-            if not run and feedback:
-                run = {"id": feedback[0][1].get("run_id"), "trace_id": feedback[0][1].get("trace_id"), "absent": True}
-            traces.add(text_of(run.get("trace_id")) or str(run["id"]), [where, run, feedback])
+            run, places, feedback = _merged(events)
+            yield from (Skipped(where, _ANOTHER) for where in places[1:])
+            # feedback of a run that is not in the export still names its trace
+            named = run or {"id": feedback[0][1].get("run_id"), "trace_id": feedback[0][1].get("trace_id")}
+            run_id = text_of(named["id"]) or ""
+            trace_id = text_of(named.get("trace_id")) or run_id
+            where = places[0] if places else feedback[0][0]
+            if not traces.add(trace_id, [trace_id, where, run_id, run, feedback]):
+                yield Unmapped(where, TOO_DEEP)
         for group in traces.groups():
             yield from _rows_of_trace([entry for entry in group if isinstance(entry, list)])
 
@@ -62,35 +70,42 @@ def _event(record: Record) -> tuple[str, Mapping[str, object]] | Unmapped:
     return run_id, value
 
 
-def _merged(events: Sequence[object]) -> tuple[dict[str, object], str, list[tuple[str, Mapping[str, object]]]]:
+def _merged(events: Sequence[object]) -> tuple[dict[str, object], list[str], list[tuple[str, Mapping[str, object]]]]:
+    """The run, where its events are, and its feedback."""
     run: dict[str, object] = {}
-    first_where = ""
+    places: list[str] = []
     feedback: list[tuple[str, Mapping[str, object]]] = []
     for event in events:
         assert isinstance(event, list)
         where, value = event
-        first_where = first_where or where
         if "run_id" in value and "key" in value:
             feedback.append((where, value))
             continue
+        places.append(where)
         for key, new in value.items():
             old = run.get(key)
             if key == "extra" and isinstance(old, Mapping) and isinstance(new, Mapping):
                 metadata = {**mapping_of(old.get("metadata")), **mapping_of(new.get("metadata"))}
                 run[key] = {**old, **new, "metadata": metadata}
-            elif new is not None:
+            elif new not in (None, {}, []) or key not in run:
                 run[key] = new
-    return run, first_where, feedback
+    return run, places, feedback
 
 
 def _rows_of_trace(entries: Sequence[Sequence[object]]) -> Iterator[Item]:
-    runs = [(str(where), mapping_of(run)) for where, run, _ in entries]
-    nodes = [_node(where, run) for where, run in runs if not run.get("absent")]
-    trace_id = text_of(runs[0][1].get("trace_id")) or str(runs[0][1]["id"])
-    yield from rows_of_trace(trace_id, nodes)
-    for _, _, feedback in entries:
+    """The rows of one trace; each entry is trace id, place, run id, run (empty: not there), feedback."""
+    trace_id = str(entries[0][0])
+    runs = [(str(where), mapping_of(run)) for _, where, _, run, _ in entries if run]
+    nodes = [_node(where, run) for where, run in runs]
+    items = list(rows_of_trace(trace_id, nodes))
+    yield from items
+    yield from (Skipped(where, _SUMS) for where, run in runs if mapping_of(run.get("feedback_stats")))
+    rated = row_ids(trace_id, nodes, items)
+    session_id = session_of(nodes)
+    for _, _, run_id, _, feedback in entries:
+        spoken_of = rated.get(str(run_id), trace_id)
         for where, value in feedback if isinstance(feedback, list) else []:
-            yield _feedback(str(where), mapping_of(value), trace_id, session_of(nodes))
+            yield _feedback(str(where), mapping_of(value), spoken_of, session_id)
 
 
 def _node(where: str, run: Mapping[str, object]) -> Node:
@@ -121,7 +136,7 @@ def _step(run: Mapping[str, object], metadata: Mapping[str, object]) -> Step:
         documents=None if documents == () and error else documents,
         error=error,
         problem="no outputs: the run was posted and never patched"
-        if outputs is None
+        if not outputs
         else "documents cannot be read from outputs",
         values={**metadata_values(metadata), **({"top_k": top_k} if top_k is not None else {})},
     )

@@ -4,10 +4,12 @@ https://mlflow.org/docs/latest/genai/concepts/trace/
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from retrieval_quality.adapters.calls import Node, Step, rows_of_trace
+from retrieval_quality.adapters.attributes import otel_id
+from retrieval_quality.adapters.calls import Node, Step, row_ids, rows_of_trace
 from retrieval_quality.adapters.documents import read_documents, read_query
 from retrieval_quality.adapters.feedback import feedback_row
 from retrieval_quality.adapters.reading import Record, Tree, read_records
@@ -23,7 +25,7 @@ from retrieval_quality.adapters.rows import (
     text_of,
     whole_number_of,
 )
-from retrieval_quality.adapters.spans import Span, read_span
+from retrieval_quality.adapters.spans import Span, node_of, read_span
 
 _TREE: Final[Tree] = {"traces": {}}
 _TYPE: Final = "mlflow.spanType"
@@ -42,32 +44,37 @@ def read_mlflow(paths: Sequence[Path]) -> Iterator[Item]:
 
 
 def _rows_of(record: Record) -> Iterator[Item]:
-    info = mapping_of(record.value.get("info"))
+    # a row of the data frame of `search_traces` has the trace as JSON text
+    value = record.value if "info" in record.value else mapping_of(record.value.get("trace"))
+    info = mapping_of(value.get("info"))
     trace_id = text_of(first_of(info, ("trace_id", "request_id")))
-    spans = list_of(mapping_of(record.value.get("data")).get("spans"))
+    spans = list_of(mapping_of(value.get("data")).get("spans"))
     if trace_id is None:
         yield Unmapped(record.where, "no trace: info has neither trace_id nor request_id")
         return
     metadata = {**_request_metadata(info.get("request_metadata")), **_request_metadata(info.get("trace_metadata"))}
     session_id = text_of(metadata.get("mlflow.trace.session"))
     user_id = text_of(metadata.get("mlflow.trace.user"))
+    rated: dict[str, str] = {}
     if spans is None:
         yield Unmapped(record.where, "no spans: data.spans is no list")
     else:
         nodes: list[Node] = []
         for number, member in enumerate(spans):
             # spans of MLflow 2 lack their trace's id in places: the trace is known here
-            values = {"trace_id": trace_id, **mapping_of(member)}
-            span = read_span(f"{record.where} span {number}", values)
+            span = read_span(f"{record.where} span {number}", {"trace_id": trace_id, **mapping_of(member)})
             if isinstance(span, Unmapped):
                 yield span
             else:
                 nodes.append(_node(span, session_id, user_id, metadata))
-        yield from rows_of_trace(trace_id, nodes)
+        items = list(rows_of_trace(trace_id, nodes))
+        yield from items
+        rated = row_ids(trace_id, nodes, items)
     assessments = info.get("assessments")
-    for number, assessment in enumerate(assessments if isinstance(assessments, list) else []):
-        where = f"{record.where} assessment {number}"
-        yield _feedback(where, mapping_of(assessment), trace_id, session_id)
+    for number, member in enumerate(assessments if isinstance(assessments, list) else []):
+        assessment = mapping_of(member)
+        spoken_of = rated.get(otel_id(assessment.get("span_id")) or "", trace_id)
+        yield _feedback(f"{record.where} assessment {number}", assessment, spoken_of, session_id)
 
 
 def _request_metadata(value: object) -> Mapping[str, object]:
@@ -80,19 +87,8 @@ def _request_metadata(value: object) -> Mapping[str, object]:
 
 def _node(span: Span, session_id: str | None, user_id: str | None, metadata: Mapping[str, object]) -> Node:
     kind = (text_of(json_of(span.attributes.get(_TYPE))) or "").upper()
-    return Node(
-        where=f"{span.where} ({span.span_id})",
-        span_id=span.span_id,
-        parent_id=span.parent_id,
-        start_us=span.start_us,
-        end_us=span.end_us,
-        step=_step(span, "retriever" if kind == "RETRIEVER" else "reranker", metadata)
-        if kind in ("RETRIEVER", "RERANKER")
-        else None,
-        label=kind or f"no {_TYPE}",
-        session_id=session_id,
-        user_id=user_id,
-    )
+    step = _step(span, kind, metadata) if kind in ("RETRIEVER", "RERANKER") else None
+    return replace(node_of(span, step, kind or f"no {_TYPE}"), session_id=session_id, user_id=user_id)
 
 
 def _step(span: Span, kind: str, metadata: Mapping[str, object]) -> Step:
@@ -102,10 +98,10 @@ def _step(span: Span, kind: str, metadata: Mapping[str, object]) -> Step:
     documents = read_documents(outputs)
     top_k = whole_number_of(first_of(asked, ("top_k", "k", "num_results")))
     return Step(
-        kind="retriever" if kind == "retriever" else "reranker",
+        kind="retriever" if kind == "RETRIEVER" else "reranker",
         query=read_query(inputs),
         documents=None if documents == () and span.error else documents,
-        inputs=(read_documents(asked) or ()) if kind == "reranker" else (),
+        inputs=(read_documents(asked) or ()) if kind == "RERANKER" else (),
         error=span.error,
         problem=f"no documents: {_OUTPUTS} is missing"
         if outputs is None

@@ -6,13 +6,15 @@ or an array of records) is read element by element: memory follows the largest e
 
 import codecs
 import gzip
+import io
 import json
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Final, Self, cast
 
 from retrieval_quality.adapters.rows import Unmapped
@@ -20,47 +22,72 @@ from retrieval_quality.adapters.rows import Unmapped
 # where records lie inside a document: key -> what is below it; an empty mapping is a record
 Tree = Mapping[str, "Tree"]
 
-DAMAGED_GZIP: Final = (EOFError, gzip.BadGzipFile, zlib.error)
+TOO_DEEP: Final = "nested too deeply"
 MAX_LINE_BYTES: Final = 64 * 2**20
 _HEAD_BYTES: Final = 2**20
 _CHUNK_BYTES: Final = 2**20
 _BLANK: Final = " \t\r\n"
 _GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _NO_TREE: Final[Tree] = {}
+
+
+class DamagedFileError(Exception):
+    """A compressed file that cannot be decompressed to its end."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One JSON object of a file. `where`: `name:line`, or `name#n` for the n-th of a document."""
+    """One JSON object of a file. `where`: `name:line`, or `name#n` for the n-th of a document.
+    `around`: what the objects that hold it say beside it, such as the `resource` of OTLP spans.
+    """
 
     where: str
     value: Mapping[str, object]
+    around: Mapping[str, object] = field(default_factory=dict)
 
 
 def read_records(path: Path, tree: Tree = _NO_TREE) -> Iterator[Record | Unmapped]:
     """The objects of a JSON-lines file, an array, or the places of a document that `tree` names.
 
-    A `.gz` file is told by its first bytes. What is no JSON object is yielded as `Unmapped`.
-    Raises OSError when the file cannot be read.
+    A compressed file (gzip, zstd) is told by its first bytes. What is no JSON object is yielded as
+    `Unmapped`. Raises OSError when the file cannot be read.
     """
     try:
         with open_bytes(path) as file:
             head = file.read(_HEAD_BYTES)
         read = _read_lines if _is_lines(head) else _read_document
         yield from read(path, tree)
-    except DAMAGED_GZIP as error:
-        yield Unmapped(path.name, f"damaged gzip file: {error}")
+    except DamagedFileError as error:
+        yield Unmapped(path.name, str(error))
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """The file's bytes, decompressed when it is gzip."""
+    """The file's bytes, decompressed when they are gzip or zstd. Raises OSError, DamagedFileError."""
     with path.open("rb") as raw:
-        is_gzip = raw.read(len(_GZIP)) == _GZIP
+        head = raw.read(len(_ZSTD))
         raw.seek(0)
-        if is_gzip:
-            with gzip.open(raw, "rb") as file:
-                yield cast("IO[bytes]", file)
+        if head.startswith(_GZIP):
+            try:
+                with gzip.open(raw, "rb") as file:
+                    yield cast("IO[bytes]", file)
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise DamagedFileError(f"damaged gzip file: {error}") from error
+        elif head == _ZSTD:
+            # the standard library reads zstd from Python 3.14 on
+            import pyarrow as pa
+
+            try:
+                with pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd") as stream:
+                    yield io.BufferedReader(stream)
+            except pa.ArrowException as error:
+                raise DamagedFileError(f"damaged zstd file: {error}") from error
+            except OSError as error:
+                # Arrow's own errors have no number, those of the disk do
+                if error.errno is not None:
+                    raise
+                raise DamagedFileError(f"damaged zstd file: {error}") from error
         else:
             yield raw
 
@@ -82,9 +109,23 @@ class Spool:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def add(self, key: str, payload: object) -> None:
-        """Keep a JSON value under `key`."""
-        self._connection.execute("insert into items values (?, ?)", (_storable(key), json.dumps(payload)))
+    def add(self, key: str, payload: object) -> bool:
+        """Keep a JSON value under `key`. False when it is nested too deeply to be written."""
+        try:
+            text = json.dumps(payload)
+        except RecursionError:
+            return False
+        self._connection.execute("insert into items values (?, ?)", (_storable(key), text))
+        return True
+
+    def take(self, key: str) -> list[object]:
+        """The values of a key in order of arrival; they are no longer kept."""
+        self._connection.execute("create index if not exists items_by_key on items (key)")
+        wanted = (_storable(key),)
+        rows = self._connection.execute("select payload from items where key = ? order by rowid", wanted).fetchall()
+        if rows:
+            self._connection.execute("delete from items where key = ?", wanted)
+        return [json.loads(payload) for (payload,) in rows]
 
     def groups(self) -> Iterator[list[object]]:
         """The values of each key in order of arrival; keys in order of their first value."""
@@ -143,17 +184,20 @@ def _parsed_line(where: str, line: bytes, tree: Tree) -> Iterator[Record | Unmap
         yield from _expanded(where, value, tree)
 
 
-def _expanded(where: str, value: object, tree: Tree) -> Iterator[Record | Unmapped]:
+def _expanded(
+    where: str, value: object, tree: Tree, around: Mapping[str, object] = MappingProxyType({})
+) -> Iterator[Record | Unmapped]:
     if isinstance(value, list):
         for element in value:
-            yield from _expanded(where, element, tree)
+            yield from _expanded(where, element, tree, around)
     elif not isinstance(value, dict):
         yield Unmapped(where, "not a JSON object")
-    elif below := [key for key in tree if value.get(key) is not None]:
+    elif below := [key for key in tree if isinstance(value.get(key), list | dict)]:
+        beside = {**around, **{key: inner for key, inner in value.items() if key not in tree}}
         for key in below:
-            yield from _expanded(where, value[key], tree[key])
+            yield from _expanded(where, value[key], tree[key], beside)
     else:
-        yield Record(where, value)
+        yield Record(where, value, around)
 
 
 def _read_document(path: Path, tree: Tree) -> Iterator[Record | Unmapped]:
@@ -162,34 +206,36 @@ def _read_document(path: Path, tree: Tree) -> Iterator[Record | Unmapped]:
         reader = _Reader(file)
         try:
             while reader.peek():
-                for value in _walk(reader, tree):
+                for value, around in _walk(reader, tree, {}):
                     n_found += 1
-                    yield from _expanded(f"{path.name}#{n_found}", value, _NO_TREE)
+                    yield from _expanded(f"{path.name}#{n_found}", value, _NO_TREE, around)
         except UnicodeDecodeError:
             yield Unmapped(f"{path.name}#{n_found + 1}", "not UTF-8; the rest of the file is not read")
         except (ValueError, RecursionError):
             yield Unmapped(f"{path.name}#{n_found + 1}", "invalid JSON; the rest of the file is not read")
 
 
-def _walk(reader: "_Reader", tree: Tree) -> Iterator[object]:
-    """Each element of the arrays, each value at an end of `tree`, each object without its keys."""
+def _walk(reader: "_Reader", tree: Tree, around: Mapping[str, object]) -> Iterator[tuple[object, Mapping[str, object]]]:
+    """Each element of the arrays, each value at an end of `tree`, each object without its keys; with
+    what was said around it before it.
+    """
     opening = reader.peek()
     if opening == "[":
         for _ in reader.elements():
-            yield from _walk(reader, tree)
+            yield from _walk(reader, tree, around)
     elif opening == "{" and tree:
         record: dict[str, object] = {}
         is_record = True
         for key in reader.members():
-            if key in tree:
+            if key in tree and reader.peek() in ("[", "{"):
                 is_record = False
-                yield from _walk(reader, tree[key])
+                yield from _walk(reader, tree[key], {**around, **record})
             else:
                 record[key] = reader.value()
         if is_record:
-            yield record
+            yield record, around
     else:
-        yield reader.value()
+        yield reader.value(), around
 
 
 class _Reader:

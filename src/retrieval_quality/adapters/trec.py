@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from retrieval_quality.adapters.reading import DAMAGED_GZIP, Spool, open_bytes
+from retrieval_quality.adapters.reading import DamagedFileError, Spool, open_bytes
 from retrieval_quality.adapters.rows import Document, Item, LandingRow, Unmapped, number_of, ranked, whole_number_of
 
 _RUN_FIELDS: Final = 6
@@ -85,8 +85,8 @@ def _lines(path: Path) -> Iterator[tuple[str, list[str] | Unmapped]]:
                     yield where, Unmapped(where, "not UTF-8")
                 elif fields:
                     yield where, fields
-    except DAMAGED_GZIP as error:
-        yield path.name, Unmapped(path.name, f"damaged gzip file: {error}")
+    except DamagedFileError as error:
+        yield path.name, Unmapped(path.name, str(error))
 
 
 def _fields(line: bytes) -> list[str] | None:
