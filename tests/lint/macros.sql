@@ -26,3 +26,5 @@
 {% macro known_keys(contract) %}list_distinct({{ contract }}){% endmacro %}
 {% macro staged_contracts() %}{% endmacro %}
 {% macro present(id) %}coalesce({{ id }}){% endmacro %}
+{% macro is_identifiable(completeness, needs, judged_share) %}coalesce({{ completeness }}, {{ needs }}, {{ judged_share }}) is null{% endmacro %}
+{% macro sessions_to_decide(estimate, objective, breach_below, std_error, n_eff) %}({{ estimate }} + {{ n_eff }}){% endmacro %}

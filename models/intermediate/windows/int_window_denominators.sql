@@ -56,11 +56,7 @@ labelled as (
 select
     summed.* exclude (weight_sum, weight_square_sum),
     summed.weight_sum * summed.weight_sum / nullif(summed.weight_square_sum, 0) as n_eff,
-    -- in a complete class an unjudged chunk is not relevant; where a metric says otherwise of it, or the
-    -- class is not complete, the top k has to be judged
-    (summed.completeness = 'complete' and metrics.needs <> 'judged_share')
-    or (metrics.needs <> 'complete' and coalesce(round(summed.judged_share, 9) >= {{ var('min_judged_share') }}, false))
-        as is_identifiable
+    {{ is_identifiable('summed.completeness', 'metrics.needs', 'summed.judged_share') }} as is_identifiable
 from summed
 semi join labelled using (traffic, label_class, stage)
 inner join {{ ref('dim_metrics') }} as metrics using (metric)

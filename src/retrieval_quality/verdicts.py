@@ -1,0 +1,43 @@
+"""Service level objectives: estimates, intervals and p-values of every window a verdict looks at."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from retrieval_quality.intervals import CiMethod, bounded_p_values, mean_intervals
+
+KEY = ["slo_id", "segment_value", "night_on", "window_role"]
+ESTIMATE = ["estimate", "ci_low", "ci_high", "ci_method", "bound_low", "bound_high", "std_error", "mdd", "p_value"]
+COUNTS = ["n_units", "n_eff", "n_traces", "n_scored", "judged_share", "is_identifiable"]
+COLUMNS = [*KEY, *ESTIMATE, *COUNTS]
+
+
+def slo_estimates(
+    histograms: pd.DataFrame, denominators: pd.DataFrame, *, confidence: float, ci_method: CiMethod
+) -> pd.DataFrame:
+    """Estimate every window of every objective, segment value and night.
+
+    Args:
+        histograms: `KEY`, value (score) and weight (integer millionths of a unit).
+        denominators: one row per `KEY`: `COUNTS` and breach_below (objective minus margin).
+        confidence: level of both intervals, in (0, 1).
+        ci_method: the bootstrap interval to publish, `bca` or `percentile`.
+
+    Returns:
+        One row per row of `denominators`, sorted by `KEY`, with `COLUMNS`. p_value is one-sided, of
+        the hypothesis that the mean is at least `breach_below`, from the distribution of the bounds.
+        Where nothing was scored the estimate and p_value are NULL and the bound is the whole range.
+    """
+    n_eff = denominators.loc[denominators["n_eff"].notna(), [*KEY, "n_eff"]]
+    intervals = mean_intervals(histograms, KEY, n_eff=n_eff, confidence=confidence, ci_method=ci_method)
+    thresholds = denominators[[*KEY, "breach_below"]].rename(columns={"breach_below": "threshold"})
+    p_values = bounded_p_values(histograms, KEY, thresholds, n_eff=n_eff)
+    estimates = (
+        denominators.merge(intervals.drop(columns="n_eff"), on=KEY, how="left", validate="one_to_one")
+        .merge(p_values[[*KEY, "p_value"]], on=KEY, how="left", validate="one_to_one")
+        .fillna({"bound_low": 0.0, "bound_high": 1.0})
+    )
+    floats = dict.fromkeys([name for name in ESTIMATE if name != "ci_method"], "float64")
+    texts = dict.fromkeys(["slo_id", "segment_value", "window_role", "ci_method"], "str")
+    days = {"night_on": "date32[pyarrow]"}
+    return estimates.sort_values(KEY, kind="stable", ignore_index=True)[COLUMNS].astype(floats | texts | days)
