@@ -299,6 +299,59 @@ class LandingCheck(Contract):
     ingested_at: Time | None = None
 
 
+class ContributingSegment(BaseModel):
+    """A segment value below the objective, and how much of the shortfall of the whole it accounts for."""
+
+    segment_dimension: str
+    segment_value: str
+    estimate: float
+    n_units: Count
+    contribution: float
+
+
+class AlertEvent(Contract):
+    """A step in the life of an alert. Written by `alert`, never changed. `opened` carries what was known then."""
+
+    event_id: Id
+    alert_id: Id
+    event: Literal["opened", "sending", "sent", "send_failed", "acknowledged", "resolved"]
+    occurred_at: Time
+    dedup_key: Id | None = Field(None, description="Of the messages: that of all alerts announced together.")
+    slo_id: Id | None = None
+    segment_dimension: str | None = None
+    segment_value: str | None = None
+    night_on: Time | None = Field(None, description="UTC day whose verdict opened or resolved it.")
+    severity: str | None = None
+    owner: str | None = None
+    runbook: str | None = None
+    metric: str | None = None
+    k: int | None = None
+    stage: str | None = None
+    label_class: str | None = None
+    traffic: str | None = None
+    window_name: str | None = None
+    window_starts_on: Time | None = None
+    state: str | None = None
+    estimate: float | None = None
+    bound_low: float | None = None
+    bound_high: float | None = None
+    baseline_estimate: float | None = None
+    objective: float | None = None
+    margin: float | None = None
+    n_units: Count | None = None
+    versions: list[str] | None = Field(None, description="Versions seen in the window, most traces first.")
+    top_segments: list[ContributingSegment] | None = None
+    publication_id: str | None = None
+    about: Literal["opened", "resolved"] | None = Field(None, description="Which message was sent.")
+    channel: str | None = Field(None, description="Its name, never its URL.")
+    n_attempts: Count | None = None
+    error: str | None = Field(None, description="What kind of error, never its text.")
+    reason: Literal["recovered", "no_traffic", "by_hand"] | None = Field(None, description="Why it was resolved.")
+    actor: str | None = None
+    note: str | None = None
+    ingested_at: Time | None = None
+
+
 CONTRACTS: Final[Mapping[str, type[Contract]]] = {
     "retrieval_traces": RetrievalTrace,
     "feedback": Feedback,
@@ -312,6 +365,7 @@ CONTRACTS: Final[Mapping[str, type[Contract]]] = {
     "llm_calls": LlmCall,
     "traffic_counts": TrafficCount,
     "landing_checks": LandingCheck,
+    "alert_events": AlertEvent,
 }
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from retrieval_quality.contracts import CONTRACTS
 
 # what our own commands append, beside the contracts that are staged
-FOLDERS: Final = (*CONTRACTS, "alert_events", "drill_reports")
+FOLDERS: Final = (*CONTRACTS, "drill_reports")
 EXTENSIONS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 _COMPRESSIONS: Final = (".gz", ".zst", ".bz2", ".xz", ".zip", ".snappy", ".lz4")

@@ -697,6 +697,10 @@ CHECK: dict[str, object] = {
     "check_id": "r:e", "check_run_id": "r", "checked_at": NOON, "contract": "feedback", "expectation_id": "e",
     "severity": "warn", "outcome": "passed", "message": "fine",
 }  # fmt: skip
+EVENT: dict[str, object] = {
+    "event_id": "e", "alert_id": "a", "event": "opened", "occurred_at": NOON, "slo_id": "daily",
+    "segment_value": "total", "night_on": "2026-11-29",
+}  # fmt: skip
 REASONS: list[tuple[str, str, dict[str, object]]] = [
     *(("retrieval_traces", reason, TRACE | values) for values, reason in REFUSED),
     ("retrieval_traces", "bad_sample_rate", TRACE | {"sample_rate": 1.5}),
@@ -776,6 +780,14 @@ REASONS: list[tuple[str, str, dict[str, object]]] = [
     ("landing_checks", "bad_checked_at", CHECK | {"checked_at": None}),
     ("landing_checks", "missing_outcome", CHECK | {"outcome": None}),
     ("landing_checks", "bad_ingested_at", CHECK | {"ingested_at": "once"}),
+    ("alert_events", "missing_event_id", EVENT | {"event_id": " "}),
+    ("alert_events", "missing_alert_id", EVENT | {"alert_id": None}),
+    ("alert_events", "unknown_event", EVENT | {"event": "snoozed"}),
+    ("alert_events", "bad_occurred_at", EVENT | {"occurred_at": "soon"}),
+    ("alert_events", "missing_slo_id", EVENT | {"slo_id": None}),
+    ("alert_events", "bad_night_on", EVENT | {"night_on": "tonight"}),
+    ("alert_events", "bad_window_starts_on", EVENT | {"window_starts_on": "monday"}),
+    ("alert_events", "bad_ingested_at", EVENT | {"ingested_at": "once"}),
 ]
 
 # 1796000000 is 2026-11-30 00:53:20 UTC
