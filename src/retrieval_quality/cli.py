@@ -6,16 +6,17 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from retrieval_quality.settings import (
+    ALERT_RESOLVE_NIGHTS,
     KEEP_PUBLICATIONS,
     LANDING,
     PUBLISH_FACT_DAYS,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from retrieval_quality.build import BuildResult
+    from retrieval_quality.nightly import NightlyResult
     from retrieval_quality.publish import Publication
 
 EXIT_FAILED: Final = 2
@@ -93,7 +95,9 @@ def main() -> None:
 @click.option("--vars", "variables", metavar="YAML", help="Mapping of dbt vars to override.")
 @click.option("--full-refresh", is_flag=True, help="Rebuild incremental tables from scratch.")
 @_as_json
+@click.pass_context
 def nightly(
+    ctx: click.Context,
     landing: str | None,
     warehouse: str | None,
     published: str | None,
@@ -101,10 +105,12 @@ def nightly(
     full_refresh: bool,
     as_json: bool,
 ) -> None:
-    """Check what landed, build and test, publish, print the headline numbers.
+    """Check what landed, build and test, publish, alert, print the headline numbers.
 
-    A night that fails leaves the previous publication as it is.
+    A night that fails leaves the previous publication as it is. Exit code 1: a newest verdict is
+    breached or worth a page.
     """
+    from retrieval_quality.alerts import describe, problems, record
     from retrieval_quality.nightly import run_nightly
     from retrieval_quality.summary import print_summary, read_summary, summary_records
 
@@ -128,14 +134,86 @@ def nightly(
             {
                 "build": _build_record(result.build),
                 "publication": _publication_record(result.publication),
+                "alerts": record(result.alerts),
                 "summary": summary,
             }
         )
+    else:
+        _echo_night(result, describe(result.alerts))
+        print_summary(database, _console())
+    for line in problems(result.alerts):
+        click.echo(line, err=True)
+    ctx.exit(result.alerts.exit_code)
+
+
+@main.command()
+@_landing
+@_published
+@click.option("--dry-run", is_flag=True, help="Print what would be sent; record and send nothing.")
+@click.option("--acknowledge", "acknowledged", metavar="ALERT_ID", help="Take an open alert, and do nothing else.")
+@click.option("--resolve", "resolved", metavar="ALERT_ID", help="Close an open alert by hand, then run.")
+@click.option("--by", metavar="NAME", help="Who acknowledges or resolves [default: $USER].")
+@click.option("--note", metavar="TEXT", help="What they say to it.")
+@_as_json
+@click.pass_context
+def alert(
+    ctx: click.Context,
+    landing: str | None,
+    published: str | None,
+    dry_run: bool,
+    acknowledged: str | None,
+    resolved: str | None,
+    by: str | None,
+    note: str | None,
+    as_json: bool,
+) -> None:
+    """Open and resolve alerts by the current publication, and send what has not arrived yet.
+
+    Exit codes: 0 nothing is breached, 1 a newest verdict is breached or worth a page, 2 a message
+    did not arrive or nothing could be read.
+    """
+    from retrieval_quality import alerts
+    from retrieval_quality.publish import current_database
+
+    if dry_run and (acknowledged or resolved):
+        raise click.UsageError("--dry-run records nothing: leave out --acknowledge and --resolve")
+    if acknowledged and resolved:
+        raise click.UsageError("--acknowledge or --resolve, one at a time")
+    if not (acknowledged or resolved) and (by or note):
+        raise click.UsageError("--by and --note go with --acknowledge or --resolve")
+    folder = _place(LANDING, landing)
+    actor = by or os.environ.get("USER") or "unknown"
+    if acknowledged:
+        taken = alerts.acknowledge(folder, acknowledged, by=actor, note=note, at=datetime.now(UTC))
+        click.echo(f"{taken.alert_id} is acknowledged by {actor}")
         return
+    database = current_database(_place(PUBLISHED, published))
+    if resolved:
+        status = alerts.read_status(database)
+        alerts.resolve_by_hand(folder, resolved, by=actor, note=note, status=status, at=datetime.now(UTC))
+    report = alerts.run_alerts(
+        database,
+        folder,
+        resolve_nights=positive_int(ALERT_RESOLVE_NIGHTS, os.environ),
+        outside=alerts.Outside(environ=os.environ),
+        is_dry_run=dry_run,
+    )
+    if as_json:
+        _echo_json(alerts.record(report))
+    else:
+        for line in alerts.describe(report):
+            click.echo(line)
+    for line in alerts.problems(report):
+        click.echo(line, err=True)
+    ctx.exit(report.exit_code)
+
+
+def _echo_night(result: "NightlyResult", alert_lines: Sequence[str]) -> None:
     n_nodes = sum(result.build.counts.values())
     click.echo(f"Built and tested {n_nodes} nodes in {result.build.elapsed_seconds:.1f} s.")
     click.echo(_publication_line(result.publication))
-    print_summary(database, _console())
+    for line in alert_lines:
+        click.echo(line)
 
 
 @main.command()
@@ -300,12 +378,14 @@ def _publication_line(publication: "Publication") -> str:
 def _expected_lines(error: Exception) -> tuple[str, ...]:
     """What to print for a failure a user can act on; nothing for a defect."""
     from retrieval_quality.adapters import IngestError
+    from retrieval_quality.alerts import AlertError
     from retrieval_quality.build import BuildFailed, VarsError
     from retrieval_quality.landing_check import LandingError
     from retrieval_quality.publish import PublishError
     from retrieval_quality.summary import SummaryError
 
     expected = (
+        AlertError,
         CommandError,
         IngestError,
         SettingsError,

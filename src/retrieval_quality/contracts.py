@@ -316,11 +316,11 @@ class AlertEvent(Contract):
     alert_id: Id
     event: Literal["opened", "sending", "sent", "send_failed", "acknowledged", "resolved"]
     occurred_at: Time
-    dedup_key: Id | None = Field(None, description="Of the messages: that of all alerts announced together.")
+    dedup_key: Id | None = Field(default=None, description="Of the messages: that of all alerts announced together.")
     slo_id: Id | None = None
     segment_dimension: str | None = None
     segment_value: str | None = None
-    night_on: Time | None = Field(None, description="UTC day whose verdict opened or resolved it.")
+    night_on: Time | None = Field(default=None, description="UTC day whose verdict opened or resolved it.")
     severity: str | None = None
     owner: str | None = None
     runbook: str | None = None
@@ -339,14 +339,16 @@ class AlertEvent(Contract):
     objective: float | None = None
     margin: float | None = None
     n_units: Count | None = None
-    versions: list[str] | None = Field(None, description="Versions seen in the window, most traces first.")
+    versions: list[str] | None = Field(default=None, description="Versions seen in the window, most traces first.")
     top_segments: list[ContributingSegment] | None = None
     publication_id: str | None = None
-    about: Literal["opened", "resolved"] | None = Field(None, description="Which message was sent.")
-    channel: str | None = Field(None, description="Its name, never its URL.")
+    about: Literal["opened", "resolved"] | None = Field(default=None, description="Which message was sent.")
+    channel: str | None = Field(default=None, description="Its name, never its URL.")
     n_attempts: Count | None = None
-    error: str | None = Field(None, description="What kind of error, never its text.")
-    reason: Literal["recovered", "no_traffic", "by_hand"] | None = Field(None, description="Why it was resolved.")
+    error: str | None = Field(default=None, description="What kind of error, never its text.")
+    reason: Literal["recovered", "no_traffic", "by_hand"] | None = Field(
+        default=None, description="Why it was resolved."
+    )
     actor: str | None = None
     note: str | None = None
     ingested_at: Time | None = None

@@ -1,10 +1,12 @@
-"""One night: check what landed, build and test, publish. Nothing is published from a build that
-failed, so readers keep the previous publication.
+"""One night: check what landed, build and test, publish, alert. Nothing is published from a build
+that failed, so readers keep the previous publication.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from retrieval_quality.alerts import AlertReport, Outside, run_alerts
 from retrieval_quality.build import BuildFailed, BuildResult, build, check_vars
 from retrieval_quality.landing_check import LandingError, check_landing, damaged_files
 from retrieval_quality.publish import Publication, publish
@@ -13,10 +15,11 @@ from retrieval_quality.settings import Settings, exported
 
 @dataclass(frozen=True)
 class NightlyResult:
-    """What a night did: a build whose tests passed, and its publication."""
+    """What a night did: a build whose tests passed, its publication, and the alerts it led to."""
 
     build: BuildResult
     publication: Publication
+    alerts: AlertReport
 
 
 def run_nightly(
@@ -30,7 +33,8 @@ def run_nightly(
 
     `variables` is the YAML of dbt's `--vars`; `on_progress` is told what is being done. Raises
     VarsError, LandingError, BuildFailed or PublishError; on each of them `current` is untouched
-    unless the message says that the version is published.
+    unless the message says that the version is published. Raises AlertError and OSError when the
+    night is published and alerting failed; a message that does not arrive is told by the result.
     """
     say = on_progress if on_progress is not None else _say_nothing
     check_vars(variables)
@@ -45,7 +49,14 @@ def run_nightly(
         keep=settings.keep_publications,
         fact_days=settings.publish_fact_days,
     )
-    return NightlyResult(build=result, publication=publication)
+    say("alerting")
+    alerts = run_alerts(
+        publication.database,
+        settings.landing,
+        resolve_nights=settings.alert_resolve_nights,
+        outside=Outside(environ=os.environ),
+    )
+    return NightlyResult(build=result, publication=publication, alerts=alerts)
 
 
 def _build(settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]) -> BuildResult:

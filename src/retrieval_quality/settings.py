@@ -15,6 +15,15 @@ WAREHOUSE: Final = ("RQ_WAREHOUSE", "warehouse/retrieval_quality.duckdb")
 PUBLISHED: Final = ("RQ_PUBLISHED", "published")
 KEEP_PUBLICATIONS: Final = ("RQ_KEEP_PUBLICATIONS", 7)
 PUBLISH_FACT_DAYS: Final = ("RQ_PUBLISH_FACT_DAYS", 28)
+ALERT_RESOLVE_NIGHTS: Final = ("RQ_ALERT_RESOLVE_NIGHTS", 2)
+
+# What these hold are secrets: they are read where messages are sent, and are no part of Settings.
+ALERT_URLS: Final = "RQ_ALERT_URLS"
+ALERT_URLS_BY_SEVERITY: Final[Mapping[str, str]] = {
+    "page": "RQ_ALERT_URLS_PAGE",
+    "ticket": "RQ_ALERT_URLS_TICKET",
+    "rollback": "RQ_ALERT_URLS_ROLLBACK",
+}
 
 _PROJECT_LINE: Final = re.compile(rf"^name:\s*(['\"]?){PROJECT_NAME}\1\s*(#.*)?$", flags=re.MULTILINE)
 
@@ -27,7 +36,8 @@ class SettingsError(Exception):
 class Settings:
     """Every place and number of one run; all paths absolute.
 
-    `publish_fact_days` is in days, `keep_publications` counts versions including the current one.
+    `publish_fact_days` is in days, `keep_publications` counts versions including the current one,
+    `alert_resolve_nights` counts the nights in a row that end an alert.
     """
 
     project_dir: Path
@@ -38,6 +48,7 @@ class Settings:
     log_dir: Path
     keep_publications: int
     publish_fact_days: int
+    alert_resolve_nights: int
 
 
 def resolve_place(
@@ -87,6 +98,7 @@ def resolve_settings(
         ),
         keep_publications=positive_int(KEEP_PUBLICATIONS, environ),
         publish_fact_days=positive_int(PUBLISH_FACT_DAYS, environ),
+        alert_resolve_nights=positive_int(ALERT_RESOLVE_NIGHTS, environ),
     )
 
 
