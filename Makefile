@@ -12,7 +12,7 @@ export RQ_LANDING ?= landing
 export RQ_WAREHOUSE ?= warehouse/retrieval_quality.duckdb
 export RQ_PUBLISHED ?= published
 
-.PHONY: help setup run demo nightly doctor freshness publish test test-slow lint format lock clean
+.PHONY: help setup run demo nightly doctor freshness alert publish test test-slow lint format lock clean
 
 help: ## what can be made (default)
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/' | expand -t 12
@@ -28,12 +28,13 @@ $(READY): constraints.txt pyproject.toml
 	@touch $@
 
 run: $(READY) demo ## land the demo, one night, print what it says
-	$(RQ) nightly --vars '{as_of: "2026-11-30T00:00:00Z"}'
+	@# the demo ends with a regression: 1 says that its verdict is breached
+	$(RQ) nightly --vars '{as_of: "2026-11-30T00:00:00Z"}' || [ $$? -eq 1 ]
 
 demo: $(READY) ## land the demo: "ask the Python docs" (traffic and feedback are simulated)
 	$(RQ) demo
 
-nightly: $(READY) ## one night on RQ_LANDING: check, build, publish
+nightly: $(READY) ## one night on RQ_LANDING: check, build, publish, alert
 	$(RQ) nightly
 
 doctor: $(READY) ## what your data lack to produce each mart
@@ -41,6 +42,9 @@ doctor: $(READY) ## what your data lack to produce each mart
 
 freshness: $(READY) ## has anything landed lately? (dbt source freshness)
 	$(BIN)/dbt source freshness --profiles-dir profiles
+
+alert: $(READY) ## alert by the current publication again: sends what has not arrived
+	$(RQ) alert
 
 publish: $(READY) ## publish the warehouse again as it is
 	$(RQ) publish

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,8 +48,10 @@ class Places:
         """Where commands run: an empty directory, not the repository."""
         return self.root / "work"
 
-    def run(self, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
-        """`retrieval-quality` in a process of its own."""
+    def run(
+        self, *arguments: str, stdout: int = subprocess.PIPE, variables: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """`retrieval-quality` in a process of its own, with further `variables` in its environment."""
         self.work.mkdir(parents=True, exist_ok=True)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RQ_", "DBT_"))}
         environment = inherited | {
@@ -60,6 +62,7 @@ class Places:
             "RQ_LOG_PATH": str(self.root / "logs"),
             "RQ_PROJECT_DIR": str(PROJECT),
             "DBT_TARGET_PATH": str(self.root / "target"),
+            **(variables or {}),
         }
         return subprocess.run(
             [COMMAND, *arguments],

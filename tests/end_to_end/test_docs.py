@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +102,14 @@ def test_every_metric_is_defined() -> None:
     catalog = (PROJECT / "seeds" / "metric_catalog.csv").read_text().splitlines()[1:]
     page = text_of("docs/metrics.md")
     assert [line for line in catalog if f"| `{line.split(',')[0]}` |" not in page] == []
+
+
+def test_every_objective_has_its_place_in_the_runbook() -> None:
+    with (PROJECT / "seeds" / "slo_targets.csv").open(newline="") as file:
+        places = {row["runbook"] for row in csv.DictReader(file)}
+    for place in places:
+        page, _, anchor = place.partition("#")
+        assert anchor in anchors_of(PROJECT / page), place
 
 
 def test_the_example_of_the_environment_names_every_variable() -> None:

@@ -16,7 +16,7 @@ from end_to_end.first_run import AS_OF, FirstRun, Places
 pytestmark = pytest.mark.xdist_group("first_run")
 
 FIRST_ID = "20261130T000000Z-0001"
-MARTS = {"mart_retrieval_quality", "mart_segment_weekly"}
+MARTS = {"mart_alerts", "mart_landing_checks", "mart_retrieval_quality", "mart_segment_weekly", "mart_slo_status"}
 DIMENSIONS = {"dim_label_classes", "dim_metrics", "dim_publication", "dim_versions"}
 FACTS = {"fct_query_scores", "fct_retrievals"}
 
@@ -27,8 +27,12 @@ FACTS = {"fct_query_scores", "fct_retrievals"}
 def test_the_night_says_what_it_did(first_run: FirstRun) -> None:
     night = first_run.night
 
-    assert night.returncode == 0, night.stderr
+    # the demo ends with a regression, on purpose
+    assert night.returncode == 1, night.stderr
     assert night.stderr == ""
+    assert re.search(
+        r"^  new +\w+  page: evaluation_hit_rate_daily, total: hit_rate@5 was ", night.stdout, re.MULTILINE
+    )
     assert re.search(r"^Built and tested \d+ nodes in [\d.]+ s\.$", night.stdout, flags=re.MULTILINE)
     assert f"Published {FIRST_ID}:" in night.stdout
     assert "Last 24 hours (2026-11-29 00:00 to 2026-11-30 00:00 UTC)" in night.stdout
@@ -179,7 +183,7 @@ def test_publish_and_roll_back(first_run: FirstRun, tmp_path: Path) -> None:
     again = places.run("publish")
     assert (again.returncode, again.stderr) == (0, "")
     assert re.fullmatch(
-        r"Published 20261130T000000Z-0002: 8 tables, 0 fact days written, 16 unchanged\.\n", again.stdout
+        r"Published 20261130T000000Z-0002: 11 tables, 0 fact days written, 16 unchanged\.\n", again.stdout
     )
     back = places.run("rollback")
     assert (back.returncode, back.stdout, back.stderr) == (0, f"current is {FIRST_ID}\n", "")

@@ -27,7 +27,7 @@ PROJECT = """
 name: 'retrieval_quality'  # as the real one
 version: "1.0"
 profile: tiny
-vars: {is_bad: false, as_of: 2026-03-10 12:00:00}
+vars: {is_bad: false, state: met, as_of: 2026-03-10 12:00:00}
 flags: {send_anonymous_usage_stats: false}
 on-run-start: "{{ check_vars() }}"
 models: {+materialized: table}
@@ -64,6 +64,14 @@ from (values ('rolling_24h', interval 0 day), ('rolling_24h', interval 1 day),
     (values ('final')) s(stage), (values ('golden'), ('explicit')) l(label_class),
     (values ('precision', 5, 0.25::double), ('precision', 3, 0.2), ('recall', 5, 0.5),
       ('recall', 10, 0.75), ('reciprocal_rank', 10, 0.625)) m(metric, k, e)
+"""
+STATUS = """
+select 'daily' as slo_id, 'total' as segment_dimension, 'total' as segment_value, date '2026-03-09' as night_on,
+    true as is_newest, 'page' as severity, 'us' as owner, 'docs/runbook.md' as runbook, 'recall' as metric, 5 as k,
+    'final' as stage, 'golden' as label_class, 'scheduled_eval' as traffic, 'day' as window_name,
+    date '2026-03-09' as window_starts_on, '{{ var("state") }}' as state, 0.5::double as estimate,
+    0.4::double as bound_low, 0.6::double as bound_high, 0.5::double as baseline_estimate, 0.7::double as objective,
+    0.02::double as margin, 100::bigint as n_units, 100::bigint as n_traces, false as is_page
 """
 TESTS = """
 models:
@@ -108,6 +116,7 @@ def project(place: Place) -> Place:
     place.write("models/int_as_of.sql", "select '{{ var(\"as_of\") }}'::timestamp as as_of")
     place.write("models/landed.sql", LANDED)
     place.write("models/mart_retrieval_quality.sql", MART)
+    place.write("models/mart_slo_status.sql", STATUS)
     place.write("models/tests.yml", TESTS)
     place.write("tests/not_bad.sql", "select 1 as a where {{ var('is_bad') }}")
     place.write("landing/feedback/a.jsonl", '{"a": 1}\n')
@@ -151,7 +160,7 @@ def test_a_night_publishes_and_a_failed_one_leaves_the_publication_untouched(
     assert good.exit_code == 0, good.output
     database = current_database(project.published)
     assert database.parent.name == "20260310T120000Z-0001"
-    assert "Published 20260310T120000Z-0001: 2 tables" in good.stdout
+    assert "Published 20260310T120000Z-0001: 3 tables" in good.stdout
     assert good.stdout.endswith(f"Published database: {database}\n")
     assert (project.root / "warehouse/retrieval_quality.duckdb").is_file()
     assert "RQ_LANDING" not in os.environ
@@ -177,12 +186,23 @@ def test_a_night_publishes_and_a_failed_one_leaves_the_publication_untouched(
     assert publication_ids(project.published) == ("20260310T120000Z-0001",)
 
 
+def test_a_breached_verdict_is_published_told_and_exit_code_1(project: Place) -> None:
+    night = run("nightly", "--vars", "{state: breached}")
+
+    assert (night.exit_code, night.stderr) == (1, "")
+    assert "Alerts: 0 opened, 0 resolved, 0 open; newest verdicts breached or worth a page: 1." in night.stdout
+    assert "breached no alert      page: daily, total: recall@5 is 0.500 [0.400, 0.600] on 2026-03-09" in night.stdout
+    assert night.stdout.endswith(f"Published database: {current_database(project.published)}\n")
+    assert run("alert").exit_code == 1
+
+
 def test_nightly_json(project: Place) -> None:
     result = run("nightly", "--json", "--published", "elsewhere")
     assert result.exit_code == 0, result.output
     record = json.loads(result.stdout)
     assert record["build"]["status"] == "success"
-    assert record["build"]["nodes"] == {"pass": 2, "success": 4}
+    assert record["alerts"]["exit_code"] == 0
+    assert record["build"]["nodes"] == {"pass": 2, "success": 5}
     assert record["publication"]["as_of"] == "2026-03-10T12:00:00Z"
     assert Path(record["publication"]["database"]).is_file()
     assert Path(record["publication"]["path"]).parent == project.root / "elsewhere" / "versions"

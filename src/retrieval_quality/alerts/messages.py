@@ -12,6 +12,8 @@ About = Literal["opened", "resolved"]
 Action = Literal["trigger", "update", "resolve"]
 
 MAX_LISTED: Final = 10
+# what wakes somebody goes first
+SEVERITIES: Final = ("page", "rollback", "ticket")
 MAX_NAME_CHARS: Final = 80
 
 
@@ -47,10 +49,15 @@ def pending_messages(
     for alert in alerts:
         for channel in _targets(alert, about, channels.get(alert.opened.severity or "", ())):
             groups.setdefault((_dedup_key(alert), channel), []).append(alert)
-    return tuple(
-        _message(about, dedup_key, channel, of_message, alerts)
-        for (dedup_key, channel), of_message in sorted(groups.items(), key=lambda item: item[0])
-    )
+    messages = [
+        _message(about, dedup_key, channel, of_message, alerts) for (dedup_key, channel), of_message in groups.items()
+    ]
+    return tuple(sorted(messages, key=_urgency))
+
+
+def _urgency(message: Message) -> tuple[int, str, str, str]:
+    rank = SEVERITIES.index(message.severity) if message.severity in SEVERITIES else len(SEVERITIES)
+    return (rank, message.slo_id, message.dedup_key, message.channel)
 
 
 def _targets(alert: Alert, about: About, configured: Sequence[str]) -> list[str]:
