@@ -4,8 +4,10 @@ failed, so readers keep the previous publication.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from retrieval_quality.build import BuildFailed, BuildResult, build, check_vars
+from retrieval_quality.expectations import LandingBlocked, LandingReport, run_landing_checks
 from retrieval_quality.landing_check import LandingError, check_landing, damaged_files
 from retrieval_quality.publish import Publication, publish
 from retrieval_quality.settings import Settings, exported
@@ -13,8 +15,9 @@ from retrieval_quality.settings import Settings, exported
 
 @dataclass(frozen=True)
 class NightlyResult:
-    """What a night did: a build whose tests passed, and its publication."""
+    """What a night did: checks that let it go on, a build whose tests passed, and its publication."""
 
+    checks: LandingReport
     build: BuildResult
     publication: Publication
 
@@ -29,13 +32,16 @@ def run_nightly(
     """Run one night on `settings.landing`.
 
     `variables` is the YAML of dbt's `--vars`; `on_progress` is told what is being done. Raises
-    VarsError, LandingError, BuildFailed or PublishError; on each of them `current` is untouched
-    unless the message says that the version is published.
+    VarsError, LandingError, ExpectationsError, LandingBlocked, BuildFailed or PublishError; on each of
+    them `current` is untouched unless the message says that the version is published.
     """
     say = on_progress if on_progress is not None else _say_nothing
     check_vars(variables)
     say("checking what landed")
     check_landing(settings.landing)
+    checks = run_landing_checks(settings, variables=variables, now=datetime.now(UTC))
+    if checks.blocking:
+        raise LandingBlocked(checks)
     say("starting dbt")
     result = _build(settings, variables=variables, full_refresh=full_refresh, say=say)
     say("publishing")
@@ -45,7 +51,7 @@ def run_nightly(
         keep=settings.keep_publications,
         fact_days=settings.publish_fact_days,
     )
-    return NightlyResult(build=result, publication=publication)
+    return NightlyResult(checks=checks, build=result, publication=publication)
 
 
 def _build(settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]) -> BuildResult:

@@ -26,3 +26,4 @@
 {% macro known_keys(contract) %}list_distinct({{ contract }}){% endmacro %}
 {% macro staged_contracts() %}{% endmacro %}
 {% macro present(id) %}coalesce({{ id }}){% endmacro %}
+{% macro unregistered_relation_days() %}select * from relation_days{% endmacro %}
