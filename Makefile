@@ -34,7 +34,7 @@ run: $(READY) demo ## land the demo, one night, print what it says
 demo: $(READY) ## land the demo: "ask the Python docs" (traffic and feedback are simulated)
 	$(RQ) demo
 
-nightly: $(READY) ## one night on RQ_LANDING: check, build, publish, alert
+nightly: $(READY) ## one night on RQ_LANDING: check what landed, build, publish, alert
 	$(RQ) nightly
 
 doctor: $(READY) ## what your data lack to produce each mart

@@ -17,7 +17,8 @@ case
     when ts is null then 'missing_ts'
     when {{ utc_timestamp('ts') }} is null then 'bad_ts'
     when ingested_at is not null and {{ utc_timestamp('ingested_at') }} is null then 'bad_ingested_at'
-    when {{ utc_timestamp('ts') }} > {{ utc_timestamp('ingested_at') }} + interval 1 hour then 'future_ts'
+    when ingested_at is not null and {{ utc_timestamp('ts') }} > {{ utc_timestamp('ingested_at') }} + interval 1 hour
+        then 'future_ts'
     when len(citations) > 0 and len(list_filter(
         citations, lambda item: coalesce(item.chunk_id, item.quote, item.claim, item.supported::varchar) is not null
     )) = 0 then 'bad_citations'

@@ -14,7 +14,8 @@ case
     when ts is null then 'missing_ts'
     when {{ utc_timestamp('ts') }} is null then 'bad_ts'
     when ingested_at is not null and {{ utc_timestamp('ingested_at') }} is null then 'bad_ingested_at'
-    when {{ utc_timestamp('ts') }} > {{ utc_timestamp('ingested_at') }} + interval 1 hour then 'future_ts'
+    when ingested_at is not null and {{ utc_timestamp('ts') }} > {{ utc_timestamp('ingested_at') }} + interval 1 hour
+        then 'future_ts'
     when grade is not null and not {{ is_grade('grade') }} then 'bad_grade'
     when list_contains(list_transform(chunk_ids, lambda id: coalesce(trim(id), '') = ''), true)
         then 'blank_chunk_id'

@@ -12,7 +12,8 @@
 case
     when {{ present('check_id') }} is null then 'missing_check_id'
     when {{ utc_timestamp('checked_at') }} is null then 'bad_checked_at'
-    when contract is null or expectation_id is null or severity is null or outcome is null then 'missing_outcome'
+    when check_run_id is null or contract is null or expectation_id is null then 'missing_expectation'
+    when severity is null or outcome is null or message is null then 'missing_outcome'
     when ingested_at is not null and {{ utc_timestamp('ingested_at') }} is null then 'bad_ingested_at'
 end
 {%- endmacro %}

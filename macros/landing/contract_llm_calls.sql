@@ -15,7 +15,8 @@ case
     when {{ present('purpose') }} is null then 'missing_purpose'
     when {{ present('model') }} is null then 'missing_model'
     when ingested_at is not null and {{ utc_timestamp('ingested_at') }} is null then 'bad_ingested_at'
-    when {{ utc_timestamp('ts') }} > {{ utc_timestamp('ingested_at') }} + interval 1 hour then 'future_ts'
+    when ingested_at is not null and {{ utc_timestamp('ts') }} > {{ utc_timestamp('ingested_at') }} + interval 1 hour
+        then 'future_ts'
     when {{ is_negative(['input_tokens', 'output_tokens', 'cached_tokens', 'attempts']) }} then 'negative_count'
     when {{ is_negative(['cost_usd']) }} then 'bad_cost_usd'
 end

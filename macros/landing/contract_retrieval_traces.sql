@@ -20,7 +20,8 @@ case
     when ts is null then 'missing_ts'
     when {{ utc_timestamp('ts') }} is null then 'bad_ts'
     when ingested_at is not null and {{ utc_timestamp('ingested_at') }} is null then 'bad_ingested_at'
-    when {{ utc_timestamp('ts') }} > {{ utc_timestamp('ingested_at') }} + interval 1 hour then 'future_ts'
+    when ingested_at is not null and {{ utc_timestamp('ts') }} > {{ utc_timestamp('ingested_at') }} + interval 1 hour
+        then 'future_ts'
     when sample_rate is not null and not coalesce(try_cast(sample_rate as double) between 1e-6 and 1, false)
         then 'bad_sample_rate'
     {%- for list in ['retrieved', 'candidates'] %}
@@ -31,5 +32,5 @@ end
 
 {#- A trace that came without an id is known by what it is: session, time and query. -#}
 {% macro trace_key() -%}
-coalesce({{ present('trace_id') }}, sha256(row({{ present('session_id') }}, {{ utc_timestamp('ts') }}, query)::varchar))
+coalesce({{ present('trace_id') }}, sha256(row({{ present('session_id') }}, traced_at, query)::varchar))
 {%- endmacro %}

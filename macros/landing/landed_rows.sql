@@ -5,6 +5,7 @@
     no line to look up, and brings its text along. -#}
 {% macro landed_rows(contract) -%}
 {%- do ref('stg_rejected_lines') -%}
+{%- do ref('stg_unsettled_loads') -%}
 (
     select
         *{% if landing_relation(contract) %} exclude (landed_row){% endif %},

@@ -7,6 +7,7 @@ from (
     select last_modified as arrived_at
     from read_blob('{{ landing_path() }}/*/**')
     where starts_with(filename, '{{ landing_path() }}/{{ contract }}/')
+        and not regexp_matches(right(filename, -length('{{ landing_path() }}')), '/[._]')
     {%- if landed %}
     union all
     select {{ landed.arrival_column }}::timestamp at time zone 'UTC' from {{ landed.relation }}

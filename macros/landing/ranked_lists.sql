@@ -1,9 +1,10 @@
 {#- What staging does to a landed list of {chunk_id, score, rank}, one step each. All are plain
     list expressions, so a list is never exploded to be cleaned. The common list, ranks rising and
-    chunks distinct, is told from the others by a cheap test and passed on as it is. -#}
+    chunks distinct, is told from the others by a cheap test and passed on as it is; so is NULL,
+    because one row of another branch makes DuckDB copy the lists of the whole vector. -#}
 {% macro in_rank_order(list) -%}
 case
-    when {{ has_rising_ranks(list) }} then {{ list }}
+    when {{ list }} is null or {{ has_rising_ranks(list) }} then {{ list }}
     when len(list_distinct(list_transform({{ list }}, lambda item: item.rank))) = len({{ list }})
         then list_transform(
             list_sort(list_transform({{ list }}, lambda item: {'rank': item.rank, 'item': item})),
@@ -23,7 +24,7 @@ list_reduce(
 
 {% macro first_of_each_chunk(list) -%}
 case
-    when list_unique(list_transform({{ list }}, lambda item: item.chunk_id)) = len({{ list }}) then {{ list }}
+    when {{ list }} is null or list_unique(list_transform({{ list }}, lambda item: item.chunk_id)) = len({{ list }}) then {{ list }}
     else list_filter({{ list }}, lambda item, place:
         coalesce(trim(item.chunk_id), '') = '' or list_position({{ chunk_ids(list) }}, item.chunk_id) = place)
 end

@@ -1,6 +1,6 @@
 {#- Pre-hook of a staging model: the landed files it has not read yet, as variables of the
     connection. Table functions take no subquery, so a variable carries the list. A path is
-    read once, however often it was registered. A list is never empty: /dev/null reads as an empty JSON
+    read once, however often it was registered. What a killed night left unsettled is settled first. A list is never empty: /dev/null reads as an empty JSON
     file, and write_empty_parquet keeps a Parquet twin. -#}
 {% macro set_new_files(model) -%}
 {%- set contract = model.identifier | replace("stg_", "", 1) -%}
@@ -11,6 +11,15 @@
         and load_id > (select coalesce(max(load_id), 0) from {{ model }})
     {%- endif %}
 {%- endset -%}
+{%- if is_incremental() %}
+{{ settle_unsettled_loads(model) }}
+{%- endif %}
+delete from {{ ref('stg_unsettled_loads') }} where model = '{{ model.identifier }}';
+delete from {{ ref('stg_rejected_lines') }} where file_id in (select file_id {{ unread }});
+insert into {{ ref('stg_unsettled_loads') }}
+select
+    '{{ model.identifier }}' as model,
+    {% if is_incremental() %}(select coalesce(max(load_id), 0) from {{ model }}){% else %}0{% endif %} as settled_load_id;
 set variable rq_new_files = (
     select coalesce(map_from_entries(list((path_to_read, ids))), map {})
     from (

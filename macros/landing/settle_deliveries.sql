@@ -9,9 +9,11 @@ select
 from {{ rows }}
 {%- endmacro %}
 
-{#- Post-hook of a staging model, in its transaction: the new rows become what the model promises,
-    one accepted row per key. Done in place, because only the few lines that were rejected or
-    contested pay for it.
+{#- Post-hook of a staging model: the new rows become what the model promises, one accepted row per
+    key. Done in place, because only the few lines that were rejected or contested pay for it; and in a
+    transaction after that of the rows, because deleting rows that are not committed makes DuckDB write
+    all of them again. A night that is killed in between leaves a mark in stg_unsettled_loads, and the
+    next one settles what it left before it reads on (set_new_files).
 
     Rejected lines leave for stg_rejected_lines. Rows were inserted in the order of their lines, so
     the distance from the first row of the file is the place of the line.
@@ -22,12 +24,20 @@ from {{ rows }}
     stood, which a correction may have changed: its day, the group it was in (session, query set)
     and its evaluation run, as the model's meta says. -#}
 {% macro settle_deliveries(staged) -%}
+begin transaction;
+{{ settle_unsettled_loads(staged) }}
+delete from {{ ref('stg_unsettled_loads') }} where model = '{{ staged.identifier }}';
+commit
+{%- endmacro %}
+
+{% macro settle_unsettled_loads(staged) -%}
 {%- set key = config.get('unique_key') -%}
 {%- set stood = config.get('meta') or {} -%}
 {%- set rejected = ref('stg_rejected_lines') -%}
 {%- set contested = 'contested_' ~ staged.identifier -%}
-{%- set new_files = "(select unnest(map_values(getvariable('rq_new_files')), recursive := true))" -%}
-delete from {{ rejected }} where file_id in (select file_id from {{ new_files }});
+set variable rq_settled_load = (
+    select min(settled_load_id) from {{ ref('stg_unsettled_loads') }} where model = '{{ staged.identifier }}'
+);
 insert into {{ rejected }} by name
 select
     file_id, staged.load_id, files.path_to_read, staged.rowid - first_rows.first_rowid + 1 as line_place,
@@ -36,7 +46,7 @@ from {{ staged }} as staged
 inner join (
     select file_id, min(rowid) as first_rowid
     from {{ staged }}
-    where file_id in (select file_id from {{ new_files }})
+    where file_id in (select file_id from {{ staged }} where reject_reason is not null)
     group by file_id
 ) as first_rows using (file_id)
 inner join {{ ref('stg_landing_files') }} as files using (file_id)
@@ -49,14 +59,14 @@ from {{ staged }}
 where {{ key }} in (
     select {{ key }}
     from {{ staged }}
-    where {{ key }} in (select {{ key }} from {{ staged }} where file_id in (select file_id from {{ new_files }}))
+    where {{ key }} in (select {{ key }} from {{ staged }} where load_id > getvariable('rq_settled_load'))
     group by {{ key }}
     having count(*) > 1
 );
 delete from {{ staged }} where {{ key }} in (select {{ key }} from {{ contested }});
 insert into {{ staged }} by name
 {{ newest_of(contested, key, stood.get('day', 'null'), stood.get('group', 'null'), stood.get('run', 'null')) }};
-drop table {{ contested }}
+drop table {{ contested }};
 {%- endmacro %}
 
 {% macro newest_of(contested, key, day, group, run) -%}

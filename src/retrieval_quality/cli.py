@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from retrieval_quality.build import BuildResult
+    from retrieval_quality.expectations import LandingReport
     from retrieval_quality.nightly import NightlyResult
     from retrieval_quality.publish import Publication
 
@@ -49,6 +50,7 @@ _published = click.option(
     metavar="DIR",
     help=f"Folder of published versions [env {PUBLISHED[0]}, default {PUBLISHED[1]}].",
 )
+_variables = click.option("--vars", "variables", metavar="YAML", help="Mapping of dbt vars to override.")
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 
 
@@ -92,7 +94,7 @@ def main() -> None:
 @_landing
 @_warehouse
 @_published
-@click.option("--vars", "variables", metavar="YAML", help="Mapping of dbt vars to override.")
+@_variables
 @click.option("--full-refresh", is_flag=True, help="Rebuild incremental tables from scratch.")
 @_as_json
 @click.pass_context
@@ -123,6 +125,8 @@ def nightly(
     )
     with _progress() as say:
         result = run_nightly(settings, variables=variables, full_refresh=full_refresh, on_progress=say)
+    for line in result.checks.warnings:
+        click.echo(f"warning: {line}", err=True)
     for note in result.build.notes:
         click.echo(f"note: {note}", err=True)
     for warning in result.build.warnings:
@@ -132,6 +136,7 @@ def nightly(
         summary = summary_records(read_summary(database))
         _echo_json(
             {
+                "landing_checks": _checks_record(result.checks),
                 "build": _build_record(result.build),
                 "publication": _publication_record(result.publication),
                 "alerts": record(result.alerts),
@@ -216,6 +221,36 @@ def _echo_night(result: "NightlyResult", alert_lines: Sequence[str]) -> None:
         click.echo(line)
 
 
+@main.command("check-landing")
+@_landing
+@_warehouse
+@_variables
+@_as_json
+@click.pass_context
+def check_landing(
+    ctx: click.Context, landing: str | None, warehouse: str | None, variables: str | None, as_json: bool
+) -> None:
+    """Check the files that no night has read yet; `nightly` does so first.
+
+    What is expected is in seeds/landing_expectations.csv. Exit code 2 where it would stop the night.
+    """
+    from retrieval_quality.expectations import run_landing_checks
+    from retrieval_quality.expectations.table import print_checks
+    from retrieval_quality.landing_check import check_landing as check_names
+
+    settings = resolve_settings(landing=landing, warehouse=warehouse, environ=os.environ, current_dir=Path.cwd())
+    with _progress() as say:
+        say("checking what landed")
+        check_names(settings.landing)
+        report = run_landing_checks(settings, variables=variables, now=datetime.now(UTC))
+    if as_json:
+        _echo_json(_checks_record(report))
+    else:
+        print_checks(report, _console())
+    if report.blocking:
+        ctx.exit(EXIT_FAILED)
+
+
 @main.command()
 @_landing
 @click.option("--days", type=click.IntRange(min=1), help="Days of traffic.")
@@ -261,6 +296,21 @@ def ingest(
         click.echo(json.dumps(asdict(report), default=str))
         return
     for line in describe(report):
+        click.echo(line)
+
+
+@main.command()
+@_warehouse
+@_as_json
+def doctor(warehouse: str | None, as_json: bool) -> None:
+    """Say in plain words what your data lack to produce each mart."""
+    from retrieval_quality.doctor import describe, diagnose
+
+    diagnosis = diagnose(_place(WAREHOUSE, warehouse))
+    if as_json:
+        _echo_json(asdict(diagnosis))
+        return
+    for line in describe(diagnosis):
         click.echo(line)
 
 
@@ -342,6 +392,23 @@ def _echo_json(record: object) -> None:
     click.echo(json.dumps(record, indent=2, allow_nan=False))
 
 
+def _checks_record(report: "LandingReport") -> dict[str, object]:
+    return {
+        "check_run_id": report.check_run_id,
+        "checked_at": _utc(report.checked_at),
+        "as_of": _utc(report.moment),
+        "n_files": report.n_files,
+        "n_passed": report.n_passed,
+        "n_warned": report.n_warned,
+        "n_blocked": report.n_blocked,
+        "n_errors": report.n_errors,
+        "file": None if report.file is None else str(report.file),
+        "elapsed_seconds": round(report.elapsed_seconds, 3),
+        "elapsed_import_seconds": round(report.elapsed_import_seconds, 3),
+        "rows": [asdict(row) for row in report.rows],
+    }
+
+
 def _build_record(result: "BuildResult") -> dict[str, object]:
     return {
         "status": result.status,
@@ -358,13 +425,17 @@ def _publication_record(publication: "Publication") -> dict[str, object]:
         "publication_id": publication.publication_id,
         "path": str(publication.path),
         "database": str(publication.database),
-        "as_of": publication.as_of.isoformat().replace("+00:00", "Z"),
-        "published_at": publication.published_at.isoformat().replace("+00:00", "Z"),
+        "as_of": _utc(publication.as_of),
+        "published_at": _utc(publication.published_at),
         "n_tables": publication.n_tables,
         "n_fact_days_written": publication.n_fact_days_written,
         "n_fact_days_linked": publication.n_fact_days_linked,
         "pruned": list(publication.pruned),
     }
+
+
+def _utc(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def _publication_line(publication: "Publication") -> str:
@@ -380,6 +451,8 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
     from retrieval_quality.adapters import IngestError
     from retrieval_quality.alerts import AlertError
     from retrieval_quality.build import BuildFailed, VarsError
+    from retrieval_quality.doctor import DoctorError
+    from retrieval_quality.expectations import ExpectationsError, LandingBlocked
     from retrieval_quality.landing_check import LandingError
     from retrieval_quality.publish import PublishError
     from retrieval_quality.summary import SummaryError
@@ -387,6 +460,8 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
     expected = (
         AlertError,
         CommandError,
+        DoctorError,
+        ExpectationsError,
         IngestError,
         SettingsError,
         LandingError,
@@ -400,4 +475,6 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
             *(f"error: {line}" for line in error.lines),
             f"details: {error.result.log_file}",
         )
+    if isinstance(error, LandingBlocked):
+        return tuple(f"error: {line}" for line in error.lines)
     return (f"error: {' '.join(str(error).split())}",) if isinstance(error, expected) else ()

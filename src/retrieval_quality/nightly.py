@@ -5,9 +5,11 @@ that failed, so readers keep the previous publication.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from retrieval_quality.alerts import AlertReport, Outside, run_alerts
 from retrieval_quality.build import BuildFailed, BuildResult, build, check_vars
+from retrieval_quality.expectations import LandingBlocked, LandingReport, run_landing_checks
 from retrieval_quality.landing_check import LandingError, check_landing, damaged_files
 from retrieval_quality.publish import Publication, publish
 from retrieval_quality.settings import Settings, exported
@@ -15,8 +17,9 @@ from retrieval_quality.settings import Settings, exported
 
 @dataclass(frozen=True)
 class NightlyResult:
-    """What a night did: a build whose tests passed, its publication, and the alerts it led to."""
+    """What a night did: checks that let it go on, a build whose tests passed, its publication, its alerts."""
 
+    checks: LandingReport
     build: BuildResult
     publication: Publication
     alerts: AlertReport
@@ -32,14 +35,18 @@ def run_nightly(
     """Run one night on `settings.landing`.
 
     `variables` is the YAML of dbt's `--vars`; `on_progress` is told what is being done. Raises
-    VarsError, LandingError, BuildFailed or PublishError; on each of them `current` is untouched
-    unless the message says that the version is published. Raises AlertError and OSError when the
-    night is published and alerting failed; a message that does not arrive is told by the result.
+    VarsError, LandingError, ExpectationsError, LandingBlocked, BuildFailed or PublishError; on each of
+    them `current` is untouched unless the message says that the version is published. Raises AlertError
+    and OSError when the night is published and alerting failed; a message that does not arrive is told
+    by the result.
     """
     say = on_progress if on_progress is not None else _say_nothing
     check_vars(variables)
     say("checking what landed")
     check_landing(settings.landing)
+    checks = run_landing_checks(settings, variables=variables, now=datetime.now(UTC))
+    if checks.blocking:
+        raise LandingBlocked(checks)
     say("starting dbt")
     result = _build(settings, variables=variables, full_refresh=full_refresh, say=say)
     say("publishing")
@@ -56,7 +63,7 @@ def run_nightly(
         resolve_nights=settings.alert_resolve_nights,
         outside=Outside(environ=os.environ),
     )
-    return NightlyResult(build=result, publication=publication, alerts=alerts)
+    return NightlyResult(checks=checks, build=result, publication=publication, alerts=alerts)
 
 
 def _build(settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]) -> BuildResult:

@@ -778,6 +778,7 @@ REASONS: list[tuple[str, str, dict[str, object]]] = [
     ("traffic_counts", "bad_ingested_at", COUNT | {"ingested_at": "once"}),
     ("landing_checks", "missing_check_id", CHECK | {"check_id": None}),
     ("landing_checks", "bad_checked_at", CHECK | {"checked_at": None}),
+    ("landing_checks", "missing_expectation", CHECK | {"expectation_id": None}),
     ("landing_checks", "missing_outcome", CHECK | {"outcome": None}),
     ("landing_checks", "bad_ingested_at", CHECK | {"ingested_at": "once"}),
     ("alert_events", "missing_event_id", EVENT | {"event_id": " "}),

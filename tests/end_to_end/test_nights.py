@@ -9,6 +9,8 @@ import duckdb
 import pytest
 from support import Warehouse
 
+from retrieval_quality.build import BuildFailed
+
 AS_OF = {"as_of": "2026-03-10T00:00:00Z"}
 DAY = 86_400
 FIRST_DAY = 1_772_323_200  # 2026-03-01T00:00:00Z
@@ -118,6 +120,31 @@ def test_a_night_without_new_files_changes_nothing(tmp_path: Path) -> None:
     warehouse.build(AS_OF)
     assert (contents(warehouse), warehouse.query("from int_day_versions")) == before
     assert warehouse.query("select count(*), max(load_id) from stg_landing_files") == [(4, 1)]
+
+
+def test_a_night_that_dies_before_its_rows_are_settled_is_made_good(
+    one_night: dict[str, list[tuple[object, ...]]], tmp_path: Path
+) -> None:
+    """Rows are committed, then settled: in between they hold rejected lines and several rows of a key."""
+    warehouse = Warehouse(tmp_path)
+    dies = {"macros/landing/settle_deliveries.sql": ("begin transaction;", "select error('killed');")}
+    for night, edits in zip(nights(), (dies, None, dies), strict=True):
+        for contract, file, rows in night:
+            warehouse.land(contract, rows, file)
+        if edits:
+            with pytest.raises(BuildFailed, match="killed"):
+                warehouse.build(AS_OF, edits=edits)
+            assert warehouse.query("select count(*) > 0 from stg_unsettled_loads") == [(True,)]
+        else:
+            warehouse.build(AS_OF)
+    assert warehouse.query("select count(*) from stg_retrieval_traces where reject_reason is not null") == [(1,)]
+
+    warehouse.build(AS_OF)
+
+    assert warehouse.query("from stg_unsettled_loads") == []
+    assert warehouse.query("select line_number, reject_reason from stg_quarantine") == [(4, "missing_ts")]
+    for table, rows in contents(warehouse).items():
+        assert rows == one_night[table], table
 
 
 def test_parquet_files_of_one_night_do_not_change_one_another(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ profile: tiny
 vars: {is_bad: false, state: met, as_of: 2026-03-10 12:00:00}
 flags: {send_anonymous_usage_stats: false}
 on-run-start: "{{ check_vars() }}"
+seed-paths: [no_seeds]
 models: {+materialized: table}
 """
 PROFILE = """
@@ -120,6 +121,8 @@ def project(place: Place) -> Place:
     place.write("models/tests.yml", TESTS)
     place.write("tests/not_bad.sql", "select 1 as a where {{ var('is_bad') }}")
     place.write("landing/feedback/a.jsonl", '{"a": 1}\n')
+    header = (Path(__file__).parents[2] / "seeds" / "landing_expectations.csv").read_text().splitlines()[0]
+    place.write("seeds/landing_expectations.csv", header)  # nothing is expected
     return place
 
 

@@ -123,7 +123,7 @@ def test_unread_extension(landing: Path, name: str, subject: str) -> None:
         ("x.parquet", LINE, "is named .parquet but holds no Parquet data"),
         ("x.parquet", b"PAR1", "Parquet file is cut off (its last bytes are missing)"),
         ("x.parquet", b"PAR1" + b"\0" * 20, "Parquet file is cut off (its last bytes are missing)"),
-        ("x.jsonl", gzip.compress(LINE), "holds gzip data; name it .jsonl.gz"),
+        ("x.jsonl", gzip.compress(LINE, mtime=0), "holds gzip data; name it .jsonl.gz"),
         ("x.jsonl", ZSTD_FRAME + b"\0", "holds zstd data; name it .jsonl.zst"),
         ("x.jsonl", b"PAR1....PAR1", "holds Parquet data; name it .parquet"),
     ],

@@ -4,7 +4,7 @@ with landed as (
 
 typed as (
     select
-        sha256(row(doc_id, coalesce(corpus_snapshot_id, ''))::varchar) as corpus_document_id,
+        sha256(row(doc_id, coalesce({{ present('corpus_snapshot_id') }}, ''))::varchar) as corpus_document_id,
         doc_id,
         {{ present('corpus_snapshot_id') }} as corpus_snapshot_id,
         content,

@@ -5,6 +5,7 @@ with landed as (
 identified as (
     select
         *,
+        lower(trim(rating)) as word,
         sha256(row(
             session_id, trace_id, ts, chunk_ids, rating, rating_scale, grade, implicit, signal, answer_correct,
             rater_id, label_class, weight, inclusion_probability, dwell_ms
@@ -12,12 +13,13 @@ identified as (
     from landed
 ),
 
+-- looked up in maps: a join could change sides, and with it the order of the lines
 signals as (
-    select * from {{ ref('label_signals') }}
+    select map(list(signal), list(label_class)) as class_of from {{ ref('label_signals') }}
 ),
 
 rating_words as (
-    select * from {{ ref('rating_words') }}
+    select map(list(rating_word), list(rating_label)) as label_of from {{ ref('rating_words') }}
 ),
 
 typed as (
@@ -38,7 +40,7 @@ typed as (
         landed.chunk_ids is null as is_answer_level,
         landed.rating,
         landed.rating_scale,
-        {{ rating_label('landed.rating', 'landed.rating_scale', 'rating_words.rating_label') }} as rating_label,
+        {{ rating_label('landed.rating', 'landed.rating_scale', 'rating_words.label_of[word]') }} as rating_label,
         try_cast(landed.grade as double)::integer as grade,
         landed.signal,
         landed.dwell_ms,
@@ -47,7 +49,7 @@ typed as (
         -- as what it counts
         coalesce(
             landed.label_class,
-            signals.label_class,
+            signals.class_of[landed.signal],
             case when landed.implicit then 'implicit' else 'explicit' end
         ) as label_class,
         coalesce(landed.weight, 1.0) as weight,
@@ -59,10 +61,8 @@ typed as (
         landed.file_id,
         landed.load_id
     from identified as landed
-    left join signals
-        on landed.signal = signals.signal
-    left join rating_words
-        on lower(trim(landed.rating)) = rating_words.rating_word
+    cross join signals
+    cross join rating_words
 )
 
 {{ deliveries('typed') }}

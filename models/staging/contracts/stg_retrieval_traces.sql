@@ -5,7 +5,9 @@ with landed as (
 ordered as (
     -- the recorded rank decides where ranks are distinct, else the position in the array
     select
-        * exclude (retrieved, candidates),
+        * exclude (ts, ingested_at, retrieved, candidates),
+        {{ utc_timestamp('ts') }} as traced_at,
+        {{ utc_timestamp('ingested_at') }} as ingested_at,
         {{ in_rank_order('retrieved') }} as retrieved,
         {{ in_rank_order('candidates') }} as candidates
     from landed
@@ -32,10 +34,10 @@ typed as (
         {{ present('eval_run_id') }} as eval_run_id,
 
         -- times
-        {{ utc_timestamp('ts') }} as traced_at,
-        {{ utc_timestamp('ts') }}::date as traced_on,
-        {{ utc_timestamp('ingested_at') }} as ingested_at,
-        coalesce({{ utc_timestamp('ingested_at') }}, {{ utc_timestamp('ts') }}) as delivered_at,
+        traced_at,
+        traced_at::date as traced_on,
+        ingested_at,
+        coalesce(ingested_at, traced_at) as delivered_at,
 
         -- the question and what came back, best first
         query,
