@@ -58,13 +58,16 @@ class Warehouse:
         variables: Mapping[str, object] | None = None,
         *,
         seeds: Mapping[str, str] | None = None,
+        edits: Mapping[str, tuple[str, str]] | None = None,
         full_refresh: bool = False,
     ) -> None:
-        """`dbt build` of the project; `seeds` replaces seed files by name (CSV text)."""
+        """`dbt build` of the project, or of a copy: `seeds` replaces seed files by name (CSV text),
+        `edits` one text by another in files by path.
+        """
         self.landing.mkdir(parents=True, exist_ok=True)
         with mock.patch.dict(os.environ, self.environment):
             build(
-                project_dir=self._project(seeds) if seeds else PROJECT,
+                project_dir=self._project(seeds or {}, edits or {}) if seeds or edits else PROJECT,
                 profiles_dir=PROJECT / "profiles",
                 log_dir=self.root / "logs",
                 variables=json.dumps(dict(variables or {})),
@@ -84,7 +87,7 @@ class Warehouse:
         with duckdb.connect(str(self.path), read_only=True) as connection:
             return connection.execute(sql, parameters).fetchall()
 
-    def _project(self, seeds: Mapping[str, str]) -> Path:
+    def _project(self, seeds: Mapping[str, str], edits: Mapping[str, tuple[str, str]]) -> Path:
         project = self.root / "project"
         shutil.rmtree(project, ignore_errors=True)
         project.mkdir(parents=True)
@@ -97,6 +100,10 @@ class Warehouse:
         (project / "tests" / "data").mkdir(parents=True)
         for name, text in seeds.items():
             (project / "seeds" / f"{name}.csv").write_text(text)
+        for path, (old, new) in edits.items():
+            text = (project / path).read_text()
+            assert old in text
+            (project / path).write_text(text.replace(old, new))
         return project
 
 

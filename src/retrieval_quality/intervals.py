@@ -235,7 +235,6 @@ class HistogramGroups:
             result[questions] = np.maximum(gap - _bounded_distance(distance, shares * n, n, z[questions]), 0.0)
         return result
 
-
     def sums(self, term: Callable[[Floats, Ints], Floats]) -> Floats:
         """Sum of units x term(value, row) over the histogram of every group; 0 without weight.
 
