@@ -66,9 +66,9 @@ def experiment_comparisons(
         _compared(histograms, n_eff, differences, chosen, float(wanted), confidence, ci_method)
         for wanted, chosen in pairs.groupby("wanted_effect", sort=True)
     ]
-    if not rows:
+    result = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
+    if result.empty:
         return _typed(pd.DataFrame(columns=COLUMNS))
-    result = pd.concat(rows, ignore_index=True)
     for arm in ("control", "treatment"):
         counts = denominators[[*GROUP, "arm", *COUNTS]].rename(
             columns={"arm": arm} | {name: f"{name}_{arm}" for name in COUNTS}

@@ -130,3 +130,14 @@ def test_an_arm_without_scores_is_no_row() -> None:
     assert compared(binary("a", 5, 10), [counted("a", 10)]).empty
     assert list(compared(binary("a", 5, 10), [counted("a", 10)]).columns) == COLUMNS
     assert set(GROUP) < set(KEY)
+
+
+def test_no_experiment_is_no_row() -> None:
+    nothing = pd.DataFrame({name: pd.Series(dtype="object") for name in [*GROUP, "arm"]})
+    histograms = nothing.assign(value=pd.Series(dtype="float64"), weight=pd.Series(dtype="int64"))
+    denominators = nothing.assign(n_eff=pd.Series(dtype="float64"), **{c: pd.Series(dtype="object") for c in COUNTS})
+    for arms in (ARMS, ARMS.iloc[:0]):
+        found = experiment_comparisons(
+            histograms, denominators, NO_DIFFERENCES, arms, UNITS.iloc[:0], confidence=0.95, ci_method="bca"
+        )
+        assert (list(found.columns), len(found)) == (COLUMNS, 0)
