@@ -139,7 +139,8 @@ def bounded_p_values(
     side "below" tests H0: mean >= threshold, so a small p is evidence that the mean lies below it;
     side "above" tests H0: mean <= threshold. The test inverts the bounded interval: p < alpha / 2
     exactly where bound_high (above: bound_low) of level 1 - alpha lies beyond the threshold, up to
-    the solver's 1e-6. On scores of lower and upper alone p is the binomial tail (Clopper-Pearson).
+    1e-4 score units at levels from .95 (1e-3 below: the interval's solver). On scores of
+    lower and upper alone p is the binomial tail of Clopper-Pearson.
 
     Args:
         histogram, keys, n_eff, lower, upper: as in `mean_intervals`.
@@ -205,11 +206,8 @@ def bounded_ends(
 
 
 @dataclass(frozen=True)
-class BoundedMeans:
-    """Groups whose bounded-mean ends can be asked for at any level, one level per question.
-
-    What a p-value of a difference needs: `keys` has one row per group, sorted; `n_units` their sizes.
-    """
+class HistogramGroups:
+    """Groups of a histogram: `keys` has one row per group, sorted; `n_units` are their sizes (units)."""
 
     keys: pd.DataFrame
     n_units: Floats
@@ -237,19 +235,29 @@ class BoundedMeans:
             result[questions] = np.maximum(gap - _bounded_distance(distance, shares * n, n, z[questions]), 0.0)
         return result
 
+    def sums(self, term: Callable[[Floats, Ints], Floats]) -> Floats:
+        """Sum of units x term(value, row) over the histogram of every group; 0 without weight.
 
-def bounded_means(
+        `term` gets values of shape (width, rows) and the rows, positions in `keys`.
+        """
+        result = np.zeros(len(self.n_units))
+        for rows, values, shares in _padded_blocks(self._supports):
+            result[rows] = _tree_sum(shares * self.n_units[rows] * term(values, rows))
+        return result
+
+
+def histogram_groups(
     histogram: pd.DataFrame,
     keys: Sequence[str],
     *,
     n_eff: pd.DataFrame | None = None,
     lower: float = 0.0,
     upper: float = 1.0,
-) -> BoundedMeans:
-    """Groups of a histogram, in the order of `mean_intervals`, ready for `BoundedMeans.reach`."""
+) -> HistogramGroups:
+    """The groups of a histogram, in the order of `mean_intervals`; arguments as there."""
     _check_arguments(histogram, keys, 0.95, "bca", lower, upper)
     supports = _supports(histogram, keys, lower, upper)
-    return BoundedMeans(supports.keys, _effective_sizes(supports, keys, n_eff), supports, lower, upper)
+    return HistogramGroups(supports.keys, _effective_sizes(supports, keys, n_eff), supports, lower, upper)
 
 
 def bootstrap_monte_carlo(

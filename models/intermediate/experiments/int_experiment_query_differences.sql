@@ -1,0 +1,57 @@
+with arms as (
+    select * from {{ ref('int_experiment_arms') }}
+),
+
+answers as (
+    select
+        arms.experiment_id, arms.arm, arms.is_control, retrievals.query_id, retrievals.traced_on, retrievals.trace_id
+    from {{ ref('fct_retrievals') }} as retrievals
+    inner join arms
+        on retrievals.experiment_id = arms.experiment_id
+        and retrievals.experiment_bucket = arms.arm
+        and retrievals.traced_on >= arms.starts_on
+        and retrievals.traced_on < arms.ends_on
+    where retrievals.traffic = 'production' and retrievals.query_id is not null
+),
+
+questions as (
+    select experiment_id, arm, any_value(is_control) as is_control, list(distinct query_id) as query_ids
+    from answers
+    group by experiment_id, arm
+),
+
+pairs as (
+    -- both arms answered the same questions: shadow traffic, compared question by question
+    select treatment.experiment_id, control.arm as control, treatment.arm as treatment
+    from questions as treatment
+    inner join questions as control using (experiment_id)
+    where control.is_control and not treatment.is_control
+        and len(list_intersect(control.query_ids, treatment.query_ids))
+        >= 0.95 * greatest(len(control.query_ids), len(treatment.query_ids))
+),
+
+scores as (
+    select
+        answers.experiment_id, answers.arm, answers.query_id,
+        scores.stage, scores.label_class, scores.metric, scores.k,
+        sum(scores.score) / (count(scores.score) * 1e12) as score
+    from answers
+    inner join {{ ref('int_reported_scores') }} as scores
+        on answers.traced_on = scores.traced_on and answers.trace_id = scores.trace_id
+    where scores.score is not null
+    group by
+        answers.experiment_id, answers.arm, answers.query_id, scores.stage, scores.label_class, scores.metric, scores.k
+)
+
+select
+    pairs.experiment_id, control.stage, control.label_class, control.metric, control.k, pairs.control, pairs.treatment,
+    round(treatment.score - control.score, 12) as value,
+    count(*) * 1000000 as weight
+from pairs
+inner join scores as control
+    on pairs.experiment_id = control.experiment_id and pairs.control = control.arm
+inner join scores as treatment
+    on pairs.experiment_id = treatment.experiment_id and pairs.treatment = treatment.arm
+    and control.query_id = treatment.query_id and control.stage = treatment.stage
+    and control.label_class = treatment.label_class and control.metric = treatment.metric and control.k = treatment.k
+group by all
