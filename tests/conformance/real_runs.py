@@ -125,7 +125,7 @@ def publish_runs(root: Path) -> Published:
         {
             "as_of": _AS_OF,
             "cutoffs": {"final": [1, 5, 10, 100], "retriever": [10, 100]},
-            "segment_dimensions": ["intent", _EXPERIMENT],
+            "segment_dimensions": ["intent", "intent x index_version", _EXPERIMENT],
             "document_id_pattern": _CHUNK_OF_DOCUMENT,
         },
         seeds={"label_classes": edited_seed("label_classes", golden={"evidence_level": "document"})},
