@@ -109,7 +109,8 @@ def settings(world: World) -> Settings:
     defaults: dict[str, Any] = {
         "cutoffs": {"final": [1, 3, 5, 10], "retriever": [10, 20, 50, 100]},
         "segment_dimensions": ["intent", "index_version", "embedding_model", "chunker_version", "reranker_version",
-                               "experiment_bucket", "long_tail"],
+                               "experiment_bucket", "long_tail", "intent x index_version",
+                               "experiment_id x experiment_bucket", "experiment_id x experiment_bucket x intent"],
     }  # fmt: skip
     if "min_judged_share" in told:
         told["min_judged_share"] = Fraction(str(told["min_judged_share"]))
