@@ -12,13 +12,15 @@ Nothing is random and nothing depends on the other groups of a call: a group is 
 of two above its own support, and sums halve the padded axis (`_tree_sum`), so that each operation
 is elementwise over groups. A group gives the same bits in any batch, row order or group order.
 
+A p-value is the same law read the other way: the level at which an end meets a threshold.
+
 Arrays `values`, `shares`, `counts`, `distance` have shape (width, groups): the support comes first;
 padding repeats the largest value of the group with count zero. All others have shape (groups,).
 """
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
@@ -28,6 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 CiMethod = Literal["bca", "percentile"]
+Side = Literal["below", "above"]
+End = Literal["low", "high"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -41,6 +45,8 @@ _POLISHINGS = 2
 _DRAW_CELLS = 4_000_000  # cells of a block of Monte-Carlo draws: 32 MB
 _MAX_LOG_PHI = 300.0  # fractions of a unit put the quantile nearer to the end than 1e-100
 _SMALL_W = 1e-2  # below it log(u/w)/w is cancellation; its limit at w = 0 is used
+_TAIL_BISECTIONS = 46  # of [-100, 100], before one secant step
+_NEAR_CENTRE = 0.1  # for |w| below it the second-order tail is cancellation: interpolated
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,142 @@ def mean_intervals(
     method = pd.Series(np.where(is_bootstrap, ci_method, "bounded"), dtype="str")
     result = supports.keys.assign(n_eff=n_units, ci_method=method, **columns)
     return result[[*keys, "n_eff", "estimate", "std_error", "ci_method", *_STATISTICS[2:]]]
+
+
+def bounded_p_values(
+    histogram: pd.DataFrame,
+    keys: Sequence[str],
+    thresholds: pd.DataFrame | float,
+    *,
+    n_eff: pd.DataFrame | None = None,
+    side: Side = "below",
+    lower: float = 0.0,
+    upper: float = 1.0,
+) -> pd.DataFrame:
+    """One-sided p-values of every group's mean against a threshold, from the bounded-mean law.
+
+    side "below" tests H0: mean >= threshold, so a small p is evidence that the mean lies below it;
+    side "above" tests H0: mean <= threshold. The test inverts the bounded interval: p < alpha / 2
+    exactly where bound_high (above: bound_low) of level 1 - alpha lies beyond the threshold, up to
+    1e-4 score units at levels from .95 (1e-3 below: the interval's solver). On scores of
+    lower and upper alone p is the binomial tail of Clopper-Pearson.
+
+    Args:
+        histogram, keys, n_eff, lower, upper: as in `mean_intervals`.
+        thresholds: one number (score units), or `keys` and `threshold`, unique in `keys`.
+        side: where the evidence is looked for.
+
+    Returns:
+        One row per group, sorted by `keys`: keys, n_eff (units), threshold, p_value. p_value is NaN
+        where nothing was measured (total weight zero) or no threshold is named.
+
+    Raises:
+        ValueError: as `mean_intervals`; `side` is unknown; a threshold is infinite.
+    """
+    if side not in ("below", "above"):
+        raise ValueError(f"side must be 'below' or 'above', got {side!r}")
+    _check_arguments(histogram, keys, 0.95, "bca", lower, upper)
+    supports = _supports(histogram, keys, lower, upper)
+    n_units = _effective_sizes(supports, keys, n_eff)
+    threshold = per_group(supports.keys, keys, thresholds, "threshold")
+    if np.isinf(threshold).any():
+        raise ValueError("a threshold must be finite")
+
+    p_value = np.full(len(n_units), np.nan)
+    for groups, values, shares in _padded_blocks(supports):
+        n = n_units[groups]
+        distance, reach = _mirrored(values, threshold[groups], side, lower, upper)
+        known = ~np.isnan(reach)
+        tail = _bounded_tail(distance, shares * n, n, np.where(known, reach, 0.0))
+        p_value[groups] = np.where(known, tail, np.nan)
+    return supports.keys.assign(n_eff=n_units, threshold=threshold, p_value=p_value)
+
+
+def bounded_ends(
+    values: ArrayLike, counts: ArrayLike, *, confidence: float = 0.95, lower: float = 0.0, upper: float = 1.0
+) -> tuple[Floats, Floats]:
+    """The bounded-mean intervals (low, high) of many groups that share their `values`.
+
+    The array form of `mean_intervals`, for simulations: `values` ascending, shape (K,); `counts`
+    in units, shape (groups, K), each row with a positive sum. Returns two arrays of shape (groups,).
+    """
+    x, c = np.asarray(values, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    if x.ndim != 1 or c.ndim != 2 or c.shape[1] != x.size or x.size == 0 or np.any(np.diff(x) <= 0):
+        raise ValueError("values must be ascending, shape (K,), counts of shape (groups, K)")
+    if x[0] < lower or x[-1] > upper or not 0.5 <= confidence < 1:
+        raise ValueError("values must lie in [lower, upper], confidence in [0.5, 1)")
+    n_units = c.sum(axis=1)
+    if np.any(c < 0) or np.any(n_units <= 0):
+        raise ValueError("counts must be >= 0 with a positive sum in every group")
+    width = 2 ** int(np.ceil(np.log2(x.size)))
+    padded = np.pad(x, (0, width - x.size), mode="edge")[:, None]
+    z = -float(special.ndtri((1 - confidence) / 2))
+    low, high = np.empty(len(c)), np.empty(len(c))
+    step = max(1, _BLOCK_CELLS // width)
+    for start in range(0, len(c), step):
+        rows = slice(start, start + step)
+        n = n_units[rows]
+        block = np.pad(c[rows].T, ((0, width - x.size), (0, 0)))
+        both = np.broadcast_to(padded, block.shape)
+        estimate = _tree_sum(block * both) / n
+        low[rows] = np.minimum(lower + _bounded_distance(both - lower, block, n, z), estimate)
+        high[rows] = np.maximum(upper - _bounded_distance(upper - both, block, n, z), estimate)
+    return low, high
+
+
+@dataclass(frozen=True)
+class HistogramGroups:
+    """Groups of a histogram: `keys` has one row per group, sorted; `n_units` are their sizes (units)."""
+
+    keys: pd.DataFrame
+    n_units: Floats
+    _supports: _Supports
+    _lower: float
+    _upper: float
+
+    def reach(self, rows: Ints, z: Floats, end: End) -> Floats:
+        """How far the bounded interval of z (> 0) standard normal quantiles reaches beyond the estimate.
+
+        `rows` are positions in `keys` (they may repeat), each with a positive weight; `z` has their
+        shape. The result is >= 0, in score units.
+        """
+        supports = self._supports
+        at = np.searchsorted(supports.group, rows)
+        asked = replace(
+            supports, group=np.arange(len(rows)), first=supports.first[at], size=supports.size[at],
+            total=supports.total[at],
+        )  # fmt: skip
+        result = np.empty(len(rows))
+        for questions, values, shares in _padded_blocks(asked):
+            n = self.n_units[rows[questions]]
+            estimate = np.clip(_tree_sum(shares * values), values[0], values[-1])
+            distance, gap = _mirrored(values, estimate, "above" if end == "low" else "below", self._lower, self._upper)
+            result[questions] = np.maximum(gap - _bounded_distance(distance, shares * n, n, z[questions]), 0.0)
+        return result
+
+    def sums(self, term: Callable[[Floats, Ints], Floats]) -> Floats:
+        """Sum of units x term(value, row) over the histogram of every group; 0 without weight.
+
+        `term` gets values of shape (width, rows) and the rows, positions in `keys`.
+        """
+        result = np.zeros(len(self.n_units))
+        for rows, values, shares in _padded_blocks(self._supports):
+            result[rows] = _tree_sum(shares * self.n_units[rows] * term(values, rows))
+        return result
+
+
+def histogram_groups(
+    histogram: pd.DataFrame,
+    keys: Sequence[str],
+    *,
+    n_eff: pd.DataFrame | None = None,
+    lower: float = 0.0,
+    upper: float = 1.0,
+) -> HistogramGroups:
+    """The groups of a histogram, in the order of `mean_intervals`; arguments as there."""
+    _check_arguments(histogram, keys, 0.95, "bca", lower, upper)
+    supports = _supports(histogram, keys, lower, upper)
+    return HistogramGroups(supports.keys, _effective_sizes(supports, keys, n_eff), supports, lower, upper)
 
 
 def bootstrap_monte_carlo(
@@ -239,6 +381,24 @@ def _effective_sizes(supports: _Supports, keys: Sequence[str], n_eff: pd.DataFra
     if np.any((given <= 0) & (sizes > 0)) or np.isinf(given).any():
         raise ValueError("n_eff must be positive and finite")
     return given
+
+
+def per_group(groups: pd.DataFrame, keys: Sequence[str], given: pd.DataFrame | float, name: str) -> Floats:
+    """One number per row of `groups`: `given` itself, or its column `name` joined on `keys` (NaN where absent)."""
+    if not isinstance(given, pd.DataFrame):
+        return np.full(len(groups), float(given))
+    missing = [column for column in (*keys, name) if column not in given.columns]
+    if missing:
+        raise ValueError(f"{name}: the columns {missing} are missing")
+    joined = groups[list(keys)].merge(given[[*keys, name]], on=list(keys), how="left", validate="many_to_one")
+    return joined[name].to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _mirrored(values: Floats, threshold: Floats, side: Side, lower: float, upper: float) -> tuple[Floats, Floats]:
+    """Distances of the values, and of the threshold, from the end of the range that holds the extra unit."""
+    if side == "below":
+        return upper - values, upper - threshold
+    return values - lower, threshold - lower
 
 
 def _padded_blocks(supports: _Supports) -> Iterator[tuple[Ints, Floats, Floats]]:
@@ -402,7 +562,7 @@ def _r_star(w: Floats, u: Floats) -> Floats:
 # ---- bounded mean -------------------------------------------------------------------------------
 
 
-def _bounded_distance(distance: Floats, counts: Floats, n: Floats, z: float) -> Floats:
+def _bounded_distance(distance: Floats, counts: Floats, n: Floats, z: float | Floats) -> Floats:
     """Quantile Phi(-z) of sum D_v d_v, D ~ Dirichlet(counts, 1 extra at distance 0).
 
     `distance` is from the end of the range that carries the extra unit (Gaffke 2005). At most one
@@ -413,17 +573,21 @@ def _bounded_distance(distance: Floats, counts: Floats, n: Floats, z: float) -> 
     count_off = _tree_sum(np.where(is_off, counts, 0.0))
     count_at = 1 + _tree_sum(np.where(is_off, 0.0, counts))
     alpha = special.ndtr(-z)
-    beta = special.betaincinv(np.where(n_off > 0, count_off, 1.0), count_at, alpha)
-    result = np.where(n_off > 0, np.max(distance, axis=0, where=is_off, initial=0.0) * beta, 0.0)
+    alpha = np.broadcast_to(alpha, n.shape)
+    result = np.zeros(n.shape)
+    single = n_off == 1  # the Beta quantile is the dearer the larger n: only where it is the answer
+    farthest = np.max(distance, axis=0, where=is_off, initial=0.0)
+    result[single] = farthest[single] * special.betaincinv(count_off[single], count_at[single], alpha[single])
     several = n_off > 1
     if several.any():
         result[several] = _gamma_saddlepoint(
-            distance[:, several], counts[:, several], n[several], count_off[several], z
-        )
+            distance[:, several], counts[:, several], n[several], count_off[several],
+            np.broadcast_to(z, n.shape)[several],
+        )  # fmt: skip
     return result
 
 
-def _gamma_saddlepoint(distance: Floats, counts: Floats, n: Floats, count_off: Floats, z: float) -> Floats:
+def _gamma_saddlepoint(distance: Floats, counts: Floats, n: Floats, count_off: Floats, z: Floats) -> Floats:
     """The m with P(G_0 (0 - m) + sum G_v (d_v - m) <= 0) = Phi(-z), G_v ~ Gamma(c_v), G_0 ~ Exp(1).
 
     With K(s) = -sum c log(1 - s(d - m)) and the saddlepoint written as s = -phi / (1 + phi m), the
@@ -449,13 +613,8 @@ def _gamma_saddlepoint(distance: Floats, counts: Floats, n: Floats, count_off: F
 
     def polish(log_phi: Floats) -> Floats:
         phi, m, w, u, square = tilt(log_phi)
-        w, spread = np.maximum(w, _SMALL_W), np.sqrt(square)
-        own, extra = (distance - m) / (1 + phi * distance) / spread, m / spread
-        cubes = counts * own * own * own
-        rho_3 = 2 * (_tree_sum(cubes) - extra**3)
-        rho_4 = 6 * (_tree_sum(cubes * own) + extra**4)
-        inner = (rho_4 / 8 - 5 * rho_3**2 / 24) / u + rho_3 / (2 * u**2) - 1 / u**3 + 1 / w**3
-        tail = special.ndtr(-w) + np.exp(-(w**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / w + inner)
+        w = np.maximum(w, _SMALL_W)
+        tail = _second_order_tail(distance, counts, phi, m, w, u, square)
         missing = z + special.ndtri(np.clip(tail, 1e-300, 0.5))
         slope = u**2 / (w * (1 + phi * m))  # dw / d log phi
         step: Floats = np.minimum(np.maximum(missing / slope, -1.0), 1.0)
@@ -469,3 +628,82 @@ def _gamma_saddlepoint(distance: Floats, counts: Floats, n: Floats, count_off: F
     for _ in range(_POLISHINGS):
         log_phi = polish(log_phi)
     return tilt(log_phi)[1]
+
+
+def _second_order_tail(
+    distance: Floats, counts: Floats, phi: Floats, m: Floats, w: Floats, u: Floats, square: Floats
+) -> Floats:
+    """P(sum D_v d_v <= m) at the saddlepoint phi of `_gamma_saddlepoint`, not yet held to [0, 1]."""
+    spread = np.sqrt(square)
+    own, extra = (distance - m) / (1 + phi * distance) / spread, m / spread
+    cubes = counts * own * own * own
+    rho_3 = 2 * (_tree_sum(cubes) - extra**3)
+    rho_4 = 6 * (_tree_sum(cubes * own) + extra**4)
+    inner = (rho_4 / 8 - 5 * rho_3**2 / 24) / u + rho_3 / (2 * u**2) - 1 / u**3 + 1 / w**3
+    tail: Floats = special.ndtr(-w) + np.exp(-(w**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / w + inner)
+    return tail
+
+
+def _bounded_tail(distance: Floats, counts: Floats, n: Floats, m: Floats) -> Floats:
+    """P(sum D_v d_v <= m), D ~ Dirichlet(counts, 1 extra at distance 0): `_bounded_distance` inverted."""
+    is_off = (distance > 0) & (counts > 0)
+    n_off = np.count_nonzero(is_off, axis=0)
+    count_off = _tree_sum(np.where(is_off, counts, 0.0))
+    count_at = 1 + _tree_sum(np.where(is_off, 0.0, counts))
+    farthest = np.max(distance, axis=0, where=is_off, initial=0.0)
+    share = np.clip(m / np.where(n_off > 0, farthest, 1.0), 0.0, 1.0)
+    result: Floats = np.where(n_off > 0, np.where(m > 0, share, 0.0) >= 1, m >= 0).astype(np.float64)
+    single = n_off == 1
+    result[single] = special.betainc(count_off[single], count_at[single], share[single])
+    several = (n_off > 1) & (m > 0) & (m < farthest)
+    if several.any():
+        # padding, and values without a count, may lie beyond the farthest distance that counts
+        near = np.minimum(distance[:, several], farthest[several])
+        result[several] = _gamma_tail(near, counts[:, several], n[several], farthest[several], m[several])
+    return result
+
+
+def _gamma_tail(distance: Floats, counts: Floats, n: Floats, farthest: Floats, m: Floats) -> Floats:
+    """`_bounded_tail` by saddlepoint, for 0 < m < farthest and at least two distances off 0.
+
+    The unknown is x = log(1 + phi farthest): phi > 0 below the mean, negative above it. Near the
+    mean, where the formula is 0/0, the normal quantile is interpolated linearly between two m.
+    """
+    part = distance / farthest
+
+    def meets(x: Floats) -> Floats:
+        r = 1 / ((1 - part) + part * np.exp(x))
+        weighted = counts * r
+        reached: Floats = _tree_sum(weighted * distance) / (1 + _tree_sum(weighted))
+        return reached
+
+    def normal_quantile(x: Floats) -> tuple[Floats, Floats, Floats]:
+        m, phi = meets(x), np.expm1(x) / farthest
+        share = m / farthest
+        is_small = np.abs(x) < 1
+        logs = np.where(is_small, np.log1p(phi * distance), np.log((1 - part) + part * np.exp(x)))
+        log_m = np.where(is_small, np.log1p(phi * m), np.log((1 - share) + share * np.exp(x)))
+        w = np.sign(x) * np.sqrt(2 * np.maximum(_tree_sum(counts * logs) - (n + 1) * log_m, 0.0))
+        square = m**2 + _tree_sum(counts * ((distance - m) / ((1 - part) + part * np.exp(x))) ** 2)
+        safe_w = np.where(np.abs(w) < _SMALL_W, _SMALL_W, w)
+        u = np.where(np.abs(w) < _SMALL_W, _SMALL_W, phi * np.sqrt(square))
+        tail = _second_order_tail(distance, counts, phi, m, safe_w, u, square)
+        return m, w, special.ndtri(np.clip(tail, 1e-300, 1 - 1e-16))
+
+    low, high = np.full_like(m, -100.0), np.full_like(m, 100.0)
+    for _ in range(_TAIL_BISECTIONS):
+        middle = (low + high) / 2
+        is_above = meets(middle) > m  # m falls with x
+        low, high = np.where(is_above, middle, low), np.where(is_above, high, middle)
+    at_low, at_high = meets(low), meets(high)
+    gap = at_low - at_high
+    x = low + (high - low) * np.where(gap > 0, (at_low - m) / np.where(gap > 0, gap, 1.0), 0.5)
+    _, w, quantile = normal_quantile(x)
+
+    mean = _tree_sum(counts * distance) / (n + 1)
+    step = 2 * _NEAR_CENTRE * farthest / np.sqrt(mean**2 + _tree_sum(counts * (distance - mean) ** 2))
+    above, _, quantile_above = normal_quantile(np.log1p(-np.minimum(step, 0.5)))
+    below, _, quantile_below = normal_quantile(np.log1p(step))
+    between = quantile_below + (quantile_above - quantile_below) * (m - below) / (above - below)
+    result: Floats = special.ndtr(np.where(np.abs(w) < _NEAR_CENTRE, between, quantile))
+    return result
