@@ -8,7 +8,7 @@ cannot say p < .05 beside an interval that holds 0.
 Sizes of experiments are normal-theory numbers: they plan, the bounds decide.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,7 +36,10 @@ SIDES: tuple[Side, Side] = ("below", "above")
 
 _MEDIAN_Z = 0.6744897501960817  # z of level .5, the lowest of `mean_intervals`
 _LARGEST_Z = 37.0  # two-sided p of 1e-299
-_STEPS = 24  # of the root of a MOVER end; each halves or better, most do far better
+_PSEUDO_UNITS = 12.0  # chosen by simulation, see `steady_std_error`
+_STEPS = 60  # at most, of the root of a MOVER end: it takes 5 to 15
+_NEAR = 1e-9  # relative error of that root
+_FAR = 50.0  # stands for log 0
 
 
 @dataclass(frozen=True)
@@ -274,51 +277,55 @@ def _mover(t: pd.DataFrame, c: pd.DataFrame, kind: str, span: float) -> tuple[Fl
 def _mover_p_values(means: HistogramGroups, treatment: Ints, control: Ints, difference: Floats) -> Floats:
     """Two-sided p: 2 Phi(-z) with z where the MOVER end on the side of 0 meets 0.
 
-    Illinois steps on log z (the reach is nearly proportional to z), elementwise and of a fixed
-    number, so that a pair has the same bits in any batch.
+    Regula falsi on log z (Illinois variant, Dowell & Jarratt 1971), on which log reach is nearly a
+    line of slope 1. Every pair walks by itself and stops by itself: its bits do not depend on others.
     """
     result = np.where(np.isnan(difference), np.nan, 1.0)
     rows = np.flatnonzero(~np.isnan(difference) & (difference != 0))
-    if len(rows) == 0:
-        return result
-    is_up = difference[rows] > 0
-    target = np.abs(difference[rows])
-    higher = np.where(is_up, treatment[rows], control[rows])
-    lesser = np.where(is_up, control[rows], treatment[rows])
+    is_up = difference > 0
+    higher, lesser = np.where(is_up, treatment, control), np.where(is_up, control, treatment)
 
-    def excess(log_z: Floats) -> Floats:
+    def excess(pairs: Ints, log_z: Floats) -> Floats:
+        """log(reach / difference): the end lies beyond 0 where positive."""
         z = np.exp(log_z)
         # the side of 0: below the higher mean and above the lesser one, whichever arm they are
-        return np.log(np.hypot(means.reach(higher, z, "low"), means.reach(lesser, z, "high")) / target)
+        reach = np.hypot(means.reach(higher[pairs], z, "low"), means.reach(lesser[pairs], z, "high"))
+        with np.errstate(divide="ignore"):
+            return np.maximum(np.log(reach / np.abs(difference[pairs])), -_FAR)
 
-    with np.errstate(divide="ignore"):
-        low = np.full(len(rows), np.log(_MEDIAN_Z))
-        high = np.full(len(rows), np.log(_LARGEST_Z))
-        first, last = excess(low), excess(high)
-        z = np.exp(_illinois(excess, low, high, first, last))
-    p = 2 * special.ndtr(-np.where(first >= 0, _MEDIAN_Z / np.exp(np.maximum(first, 0.0)), z))
-    result[rows] = np.where(last < 0, 2 * special.ndtr(-_LARGEST_Z), p)
-    return result
+    low = np.full(len(difference), np.log(_MEDIAN_Z))
+    high = np.full(len(difference), np.log(_LARGEST_Z))
+    at_low, at_high, side = (np.zeros(len(difference)) for _ in range(3))
+    at_low[rows] = excess(rows, low[rows])
+    is_weak = at_low[rows] >= 0
+    weak, rows = rows[is_weak], rows[~is_weak]
+    result[weak] = 2 * special.ndtr(-_MEDIAN_Z / np.exp(at_low[weak]))
+    at_high[rows] = excess(rows, high[rows])
+    is_beyond = at_high[rows] < 0
+    beyond, rows = rows[is_beyond], rows[~is_beyond]
+    result[beyond] = 2 * special.ndtr(-_LARGEST_Z)
 
-
-def _illinois(
-    function: Callable[[Floats], Floats], low: Floats, high: Floats, at_low: Floats, at_high: Floats
-) -> Floats:
-    """Root of an increasing function in [low, high] by regula falsi, Illinois variant (Dowell & Jarratt 1971)."""
-    side = np.zeros_like(low)
-    root = low
+    log_z = np.minimum(low - at_low, (low + high) / 2)  # slope 1, from the lower end
     for step in range(_STEPS):
-        gap = at_high - at_low
-        falsi = high - at_high * (high - low) / np.where(gap > 0, gap, 1.0)
-        is_usable = (gap > 0) & np.isfinite(falsi) & (falsi > low) & (falsi < high) & (step % 4 != 3)
-        root = np.where(is_usable, falsi, (low + high) / 2)
-        tried = function(root)
+        tried = excess(rows, log_z[rows])
         is_below = tried < 0
-        at_high = np.where(is_below, np.where(side < 0, at_high / 2, at_high), tried)
-        at_low = np.where(is_below, tried, np.where(side > 0, at_low / 2, at_low))
-        low, high = np.where(is_below, root, low), np.where(is_below, high, root)
-        side = np.where(is_below, -1.0, 1.0)
-    return root
+        at_high[rows] = np.where(is_below, np.where(side[rows] < 0, at_high[rows] / 2, at_high[rows]), tried)
+        at_low[rows] = np.where(is_below, tried, np.where(side[rows] > 0, at_low[rows] / 2, at_low[rows]))
+        low[rows] = np.where(is_below, log_z[rows], low[rows])
+        high[rows] = np.where(is_below, high[rows], log_z[rows])
+        side[rows] = np.where(is_below, -1.0, 1.0)
+        is_done = (np.abs(tried) < _NEAR) | (high[rows] - low[rows] < _NEAR)
+        done, rows = rows[is_done], rows[~is_done]
+        result[done] = 2 * special.ndtr(-np.exp(log_z[done]))
+        if len(rows) == 0:
+            break
+        if step % 4 == 3:
+            log_z[rows] = (low[rows] + high[rows]) / 2
+        else:
+            slope = (at_high[rows] - at_low[rows]) / (high[rows] - low[rows])
+            log_z[rows] = np.clip(low[rows] - at_low[rows] / slope, low[rows], high[rows])
+    result[rows] = 2 * special.ndtr(-np.exp((low[rows] + high[rows]) / 2))
+    return result
 
 
 def _signs(histogram: pd.DataFrame, keys: Sequence[str], means: pd.DataFrame, n: Floats) -> dict[str, Floats]:
@@ -384,14 +391,17 @@ def anytime_interval(
 
 
 def steady_std_error(std_error: ArrayLike, n: ArrayLike, span: float) -> Floats:
-    """Standard error with one pseudo-unit of the greatest variance that scores of this span can have.
+    """Standard error with 12 pseudo-units of the greatest variance that scores of this span can have.
 
-    A run of equal scores has std_error 0, after which a sequence could never be right again.
+    A run of equal scores has std_error 0, after which a sequence could never be right again; with
+    one pseudo-unit a hit rate of .97 is still missed by 10 % of sequences, with 12 by 3.5 % (and
+    .995 by 3 %). They widen an interval of mid-range p@5 by 2 % at n = 1,000 and 22 % at n = 50.
     Returns NaN for n <= 1, where there is no standard error.
     """
     error, units = np.asarray(std_error, dtype=np.float64), np.asarray(n, dtype=np.float64)
     safe = np.where(units > 1, units, np.nan)
-    result: Floats = np.sqrt((safe * (error**2 * safe) + span**2 / 4) / (safe + 1) / safe)
+    variance = (safe * (error**2 * safe) + _PSEUDO_UNITS * span**2 / 4) / (safe + _PSEUDO_UNITS)
+    result: Floats = np.sqrt(variance / safe)
     return result
 
 

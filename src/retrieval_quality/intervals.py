@@ -573,8 +573,11 @@ def _bounded_distance(distance: Floats, counts: Floats, n: Floats, z: float | Fl
     count_off = _tree_sum(np.where(is_off, counts, 0.0))
     count_at = 1 + _tree_sum(np.where(is_off, 0.0, counts))
     alpha = special.ndtr(-z)
-    beta = special.betaincinv(np.where(n_off > 0, count_off, 1.0), count_at, alpha)
-    result = np.where(n_off > 0, np.max(distance, axis=0, where=is_off, initial=0.0) * beta, 0.0)
+    alpha = np.broadcast_to(alpha, n.shape)
+    result = np.zeros(n.shape)
+    single = n_off == 1  # the Beta quantile is the dearer the larger n: only where it is the answer
+    farthest = np.max(distance, axis=0, where=is_off, initial=0.0)
+    result[single] = farthest[single] * special.betaincinv(count_off[single], count_at[single], alpha[single])
     several = n_off > 1
     if several.any():
         result[several] = _gamma_saddlepoint(
@@ -649,8 +652,9 @@ def _bounded_tail(distance: Floats, counts: Floats, n: Floats, m: Floats) -> Flo
     count_at = 1 + _tree_sum(np.where(is_off, 0.0, counts))
     farthest = np.max(distance, axis=0, where=is_off, initial=0.0)
     share = np.clip(m / np.where(n_off > 0, farthest, 1.0), 0.0, 1.0)
-    beta = special.betainc(np.where(n_off > 0, count_off, 1.0), count_at, share)
-    result: Floats = np.where(n_off > 0, beta, (m >= 0).astype(np.float64))
+    result: Floats = np.where(n_off > 0, np.where(m > 0, share, 0.0) >= 1, m >= 0).astype(np.float64)
+    single = n_off == 1
+    result[single] = special.betainc(count_off[single], count_at[single], share[single])
     several = (n_off > 1) & (m > 0) & (m < farthest)
     if several.any():
         # padding, and values without a count, may lie beyond the farthest distance that counts

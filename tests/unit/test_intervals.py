@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from retrieval_quality.intervals import CiMethod, bootstrap_monte_carlo, mean_intervals
+from retrieval_quality.intervals import (
+    CiMethod,
+    bootstrap_monte_carlo,
+    bounded_ends,
+    bounded_p_values,
+    histogram_groups,
+    mean_intervals,
+)
 
 UNIT = 1_000_000
 STATISTICS = ["estimate", "std_error", "ci_low", "ci_high", "bound_low", "bound_high", "mdd"]
@@ -399,6 +406,134 @@ def test_bad_input_is_named(change: dict[str, float], options: dict[str, object]
     data = frame([{0.5: 2}]).assign(**change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=message):
         mean_intervals(data, **{"keys": ["g"], **options})  # type: ignore[arg-type]
+
+
+# ---- p-values and other readings of the bounded-mean law -----------------------------------------
+
+
+def p_value(histogram: Histogram, threshold: float, **options: object) -> float:
+    return float(bounded_p_values(frame([histogram]), ["g"], threshold, **options).p_value[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("histogram", "threshold", "below", "above"),
+    [
+        # 10 trials, 2 hits, threshold .5: P(Bin <= 2) = 56/1024; above: P(Bin >= 2) = 1013/1024
+        ({0.0: 8, 1.0: 2}, 0.5, 56 / 1024, 1013 / 1024),
+        # one score x = .4: the upper end is 1 - .6 B with B ~ Beta(1, 1), P(1 - .6 B > .7) = 1/2;
+        # the lower end .4 B lies below .7 always
+        ({0.4: 1}, 0.7, 0.5, 1.0),
+        ({0.4: 1}, 0.1, 1.0, 0.25),  # P(.4 B <= .1) = 1/4
+        ({1.0: 5}, 1.0, 1.0, 1.0),  # a mean of 1 is not refuted by five ones
+        ({0.0: 1, 1.0: 5}, 1.0, 0.0, 1.0),  # by one zero it is, for certain
+    ],
+)
+def test_p_values_by_hand(histogram: Histogram, threshold: float, below: float, above: float) -> None:
+    assert p_value(histogram, threshold, side="below") == pytest.approx(below, abs=1e-12)
+    assert p_value(histogram, threshold, side="above") == pytest.approx(above, abs=1e-12)
+
+
+@pytest.mark.parametrize("threshold", [0.01, 0.3, 0.5, 0.97])
+def test_p_values_of_zero_one_scores_are_binomial_tails(threshold: float) -> None:
+    pairs = [(s, n) for n in (1, 5, 30, 10_000) for s in {0, 1, n // 3, n}]
+    groups = [{x: float(c) for x, c in ((0.0, n - s), (1.0, s)) if c} for s, n in pairs]
+    for side, exact in (
+        ("below", [stats.binom.cdf(s, n, threshold) for s, n in pairs]),
+        ("above", [stats.binom.sf(s - 1, n, threshold) for s, n in pairs]),
+    ):
+        p = bounded_p_values(frame(groups), ["g"], threshold, side=side).p_value  # type: ignore[arg-type]
+        assert p.to_numpy() == pytest.approx(np.array(exact), abs=1e-11)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.999])
+def test_p_values_invert_the_bounded_interval(confidence: float) -> None:
+    """p < alpha/2 a ten-thousandth beyond the end, and not a ten-thousandth before it."""
+    data = frame(CROWD)
+    ends = mean_intervals(data, ["g"], confidence=confidence)
+    half = (1 - confidence) / 2
+    near = 1e-4 if confidence >= 0.95 else 1e-3
+    for side, end, outward in (("below", "bound_high", 1), ("above", "bound_low", -1)):
+        inside = (ends[end] > near) & (ends[end] < 1 - near)
+        assert inside.sum() > 1_900
+        for step, is_significant in ((near, True), (-near, False)):
+            at = ends[["g"]].assign(threshold=ends[end] + outward * step)
+            p = bounded_p_values(data, ["g"], at, side=side).p_value[inside]  # type: ignore[arg-type]
+            assert ((p < half) == is_significant).all()
+        exact = bounded_p_values(data, ["g"], ends[["g"]].assign(threshold=ends[end]), side=side)  # type: ignore[arg-type]
+        assert (exact.p_value[inside] / half).between(0.98, 1.02).all()
+
+
+def test_p_values_are_close_to_numerical_inversion_of_the_dirichlet_law() -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(150):
+        size = int(rng.integers(2, 7))
+        x = rng.choice([0, 0.1, 0.2, 0.25, 1 / 3, 0.4, 0.6, 0.8, 0.99, 1], size, False)
+        c = rng.multinomial(rng.choice([5, 10, 30, 100]), rng.dirichlet(np.ones(size)))
+        h = {float(k): float(v) for k, v in zip(x, c, strict=True) if v}
+        t = rng.uniform(min(h), 1)
+        assert p_value(h, t) == pytest.approx(1 - dirichlet_tail(h, 1.0, t), abs=0.006)
+
+
+def test_p_values_fall_steadily_through_the_centre() -> None:
+    h = {0.2: 3.0, 0.4: 5.0, 0.6: 4.0, 0.8: 2.0, 1.0: 1.0}
+    t = np.linspace(0.21, 0.999, 3_000)
+    p = bounded_p_values(frame([h] * 3_000), ["g"], pd.DataFrame({"g": range(3_000), "threshold": t})).p_value
+    assert (np.diff(p) <= 0).all()
+    assert (np.diff(p[p < 0.999]) < 0).all()
+    assert np.abs(np.diff(p)).max() < 3e-3  # no jump where the formula changes
+    assert p.iloc[0] > 0.999
+    assert p.iloc[-1] < 1e-15
+
+
+def test_p_values_have_the_same_bits_in_any_batch_and_mirror() -> None:
+    data = frame(CROWD[:300])
+    at = pd.DataFrame({"g": range(300), "threshold": np.linspace(0.1, 0.9, 300)})
+    whole = bounded_p_values(data, ["g"], at).p_value
+    shuffled = bounded_p_values(data.sample(frac=1, random_state=1), ["g"], at.sample(frac=1, random_state=2)).p_value
+    assert [p.hex() for p in whole] == [p.hex() for p in shuffled]
+    for start in (0, 111, 250):
+        part = bounded_p_values(data[data.g.between(start, start + 9)], ["g"], at).p_value
+        assert [p.hex() for p in part] == [p.hex() for p in whole[start : start + 10]]
+    mirrored = frame([{1 - x: c for x, c in h.items()} for h in CROWD[:300]])
+    above = bounded_p_values(mirrored, ["g"], at.assign(threshold=1 - at.threshold), side="above").p_value
+    assert above.to_numpy() == pytest.approx(whole.to_numpy(), abs=1e-9)
+
+
+def test_p_values_of_nothing_and_of_unnamed_groups_are_nan() -> None:
+    data = frame([{0.5: 0}, {0.0: 3}, {0.0: 3}])
+    result = bounded_p_values(data, ["g"], pd.DataFrame({"g": [0, 1], "threshold": [0.5, 0.5]}))
+    assert result.columns.tolist() == ["g", "n_eff", "threshold", "p_value"]
+    assert result.p_value.isna().tolist() == [True, False, True]
+    assert result.p_value[1] == pytest.approx(0.125)
+    sizes = pd.DataFrame({"g": [1], "n_eff": [1.0]})
+    assert bounded_p_values(data, ["g"], 0.5, n_eff=sizes).p_value[1] == pytest.approx(0.5)
+    assert len(bounded_p_values(data[:0], ["g"], 0.5)) == 0
+    with pytest.raises(ValueError, match="side must be"):
+        bounded_p_values(data, ["g"], 0.5, side="left")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="finite"):
+        bounded_p_values(data, ["g"], np.inf)
+    with pytest.raises(ValueError, match="columns"):
+        bounded_p_values(data, ["g"], pd.DataFrame({"g": [0]}))
+
+
+def test_ends_of_arrays_and_ends_at_a_level_are_those_of_the_frame() -> None:
+    values = np.arange(6) / 5
+    counts = np.random.default_rng(9).multinomial(40, np.full(6, 1 / 6), size=500)
+    groups = [{float(x): float(c) for x, c in zip(values, row, strict=True) if c} for row in counts]
+    data = frame(groups)
+    result = mean_intervals(data, ["g"])
+    low, high = bounded_ends(values, counts)
+    assert low == pytest.approx(result.bound_low.to_numpy(), abs=1e-12)
+    assert high == pytest.approx(result.bound_high.to_numpy(), abs=1e-12)
+    means = histogram_groups(data, ["g"])
+    rows = np.array([7, 3, 3, 499])
+    for end, bound in (("low", result.bound_low), ("high", result.bound_high)):
+        reach = means.reach(rows, np.full(4, stats.norm.ppf(0.975)), end)  # type: ignore[arg-type]
+        assert reach == pytest.approx((result.estimate - bound).abs().to_numpy()[rows], abs=1e-12)
+    with pytest.raises(ValueError, match="ascending"):
+        bounded_ends(values[::-1], counts)
+    with pytest.raises(ValueError, match="positive sum"):
+        bounded_ends(values, counts * 0)
 
 
 # ---- Monte-Carlo witness ------------------------------------------------------------------------
