@@ -48,7 +48,7 @@ class Settings:
     log_dir: Path
     keep_publications: int
     publish_fact_days: int
-    alert_resolve_nights: int
+    alert_resolve_nights: int = ALERT_RESOLVE_NIGHTS[1]
 
 
 def resolve_place(

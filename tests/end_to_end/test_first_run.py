@@ -27,12 +27,10 @@ FACTS = {"fct_query_scores", "fct_retrievals"}
 def test_the_night_says_what_it_did(first_run: FirstRun) -> None:
     night = first_run.night
 
-    # the demo ends with a regression, on purpose
-    assert night.returncode == 1, night.stderr
+    # the regression at its end is too short of questions to be beyond doubt in so small a demo
+    assert night.returncode == 0, night.stderr
     assert night.stderr == ""
-    assert re.search(
-        r"^  new +\w+  page: evaluation_hit_rate_daily, total: hit_rate@5 was ", night.stdout, re.MULTILINE
-    )
+    assert "Alerts: 0 opened, 0 resolved, 0 open; newest verdicts breached or worth a page: 0." in night.stdout
     assert re.search(r"^Built and tested \d+ nodes in [\d.]+ s\.$", night.stdout, flags=re.MULTILINE)
     assert f"Published {FIRST_ID}:" in night.stdout
     assert "Last 24 hours (2026-11-29 00:00 to 2026-11-30 00:00 UTC)" in night.stdout

@@ -202,6 +202,11 @@ def test_a_dry_run_prints_and_writes_nothing(world: World) -> None:
     assert [send.message.action for send in calm.sends] == ["resolve", "resolve"]
 
 
+def test_a_night_without_anything_to_do_leaves_the_landing_folder_alone(world: World) -> None:
+    assert world.night(*nights([MET])).exit_code == 0
+    assert not world.landing.exists()
+
+
 def test_what_it_writes_is_a_landing_folder(world: World) -> None:
     world.night(*nights([BREACHED]))
 

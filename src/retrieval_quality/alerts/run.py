@@ -5,7 +5,6 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -20,6 +19,8 @@ from retrieval_quality.contracts import AlertEvent
 ID_CHARS: Final = 12
 # where a dry run shows messages to that no channel is set for
 NO_CHANNEL: Final = "no channel"
+# an end is told after the opening
+ABOUTS: Final[tuple[About, ...]] = ("opened", "resolved")
 
 _Kind = Literal["opened", "sending", "sent", "send_failed", "acknowledged", "resolved"]
 
@@ -71,6 +72,27 @@ class Outside:
     deliver: Deliver = deliver_by_apprise
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What a run has to do: events to record, and all alerts as they are with these."""
+
+    opened: tuple[AlertEvent, ...]
+    resolved: tuple[AlertEvent, ...]
+    alerts: tuple[Alert, ...]
+    channels: Mapping[str, Sequence[Channel]] = field(repr=False)
+    n_unreadable: int
+
+    def messages(self, alerts: Sequence[Alert], about: About, nowhere: Sequence[str] = ()) -> tuple[Message, ...]:
+        """What is still to be sent of `alerts`; where no channel is set, to `nowhere`."""
+        names = {severity: [channel.name for channel in found] or nowhere for severity, found in self.channels.items()}
+        return pending_messages(alerts, about, names)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing to record and nothing to send?"""
+        return not (self.opened or self.resolved or any(self.messages(self.alerts, about) for about in ABOUTS))
+
+
 def run_alerts(
     database: Path, landing: Path, *, resolve_nights: int, outside: Outside, is_dry_run: bool = False
 ) -> AlertReport:
@@ -78,45 +100,53 @@ def run_alerts(
 
     What is decided is on disk before anything is sent, and so is the intent to send: a run that is
     killed in between is made good by the next, which may send once more, with the same key. A dry
-    run writes and sends nothing. Raises AlertError and OSError; what was recorded by then stays.
+    run writes and sends nothing, and a run without anything to do writes nothing. Raises AlertError
+    and OSError; what was recorded by then stays.
     """
     status = read_status(database)
-    with nullcontext() if is_dry_run else only_one(landing):
-        memory = read_memory(landing)
-        decision = decide(memory.alerts, status.verdicts, resolve_nights=resolve_nights)
-        at = outside.now()
-        opened = _opened_events(database, status, decision.to_open, at)
-        resolved = [_resolved_event(resolution, status, at) for resolution in decision.to_resolve]
-        if not is_dry_run:
-            append(landing, [*opened, *resolved], at=at)
-        alerts = _with(memory.alerts, [*opened, *resolved])
-        channels = {
-            severity: channels_of(severity, outside.environ)
-            for severity in {alert.opened.severity or "" for alert in alerts}
-        }
-        sends: list[Send] = []
-        abouts: tuple[About, ...] = ("opened", "resolved")
-        nowhere = [NO_CHANNEL] if is_dry_run else []
-        names = {severity: [channel.name for channel in found] or nowhere for severity, found in channels.items()}
-        for about in abouts:
-            messages = pending_messages(alerts, about, names)
-            if is_dry_run:
-                sends += [Send(message, None) for message in messages]
-                continue
-            done, events = _send_all(landing, messages, channels, outside)
-            sends += done
-            alerts = _with(alerts, events)
-    new_ids = {event.alert_id for event in opened}
-    ended_ids = {event.alert_id for event in resolved}
+    plan = _plan(database, landing, status, resolve_nights, outside)
+    alerts = plan.alerts
+    sends: list[Send] = []
+    if is_dry_run:
+        sends = [Send(message, None) for about in ABOUTS for message in plan.messages(alerts, about, [NO_CHANNEL])]
+    elif not plan.is_idle:
+        with only_one(landing):
+            # another command may have been at it meanwhile
+            plan = _plan(database, landing, status, resolve_nights, outside)
+            append(landing, [*plan.opened, *plan.resolved], at=outside.now())
+            alerts = plan.alerts
+            for about in ABOUTS:
+                done, events = _send_all(landing, plan.messages(alerts, about), plan.channels, outside)
+                sends += done
+                alerts = _with(alerts, events)
+    new_ids = {event.alert_id for event in plan.opened}
+    ended_ids = {event.alert_id for event in plan.resolved}
     return AlertReport(
         status=status,
         opened=tuple(alert for alert in alerts if alert.alert_id in new_ids),
         resolved=tuple(alert for alert in alerts if alert.alert_id in ended_ids),
         open=tuple(alert for alert in alerts if alert.is_open),
         sends=tuple(sends),
-        n_unreadable=memory.n_unreadable,
-        has_channels=any(channels.values()),
+        n_unreadable=plan.n_unreadable,
+        has_channels=any(plan.channels.values()),
         is_dry_run=is_dry_run,
+    )
+
+
+def _plan(database: Path, landing: Path, status: Status, resolve_nights: int, outside: Outside) -> _Plan:
+    memory = read_memory(landing)
+    decision = decide(memory.alerts, status.verdicts, resolve_nights=resolve_nights)
+    at = outside.now()
+    opened = _opened_events(database, status, decision.to_open, at)
+    resolved = [_resolved_event(resolution, status, at) for resolution in decision.to_resolve]
+    alerts = _with(memory.alerts, [*opened, *resolved])
+    severities = {alert.opened.severity or "" for alert in alerts}
+    return _Plan(
+        opened=tuple(opened),
+        resolved=tuple(resolved),
+        alerts=alerts,
+        channels={severity: channels_of(severity, outside.environ) for severity in severities},
+        n_unreadable=memory.n_unreadable,
     )
 
 
