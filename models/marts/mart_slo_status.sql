@@ -43,7 +43,8 @@ ranked as (
         *,
         count(p_value) over (partition by slo_id, night_on) as n_family,
         row_number() over (partition by slo_id, night_on order by p_value, segment_value) as p_rank,
-        lag(is_night_breached, 1, false) over (partition by slo_id, segment_value order by night_on) as was_breached_before,
+        lag(is_night_breached, 1, false) over (partition by slo_id, segment_value order by night_on)
+            as was_breached_before,
         night_on = max(night_on) over (partition by slo_id) as is_newest
     from windows
 ),
@@ -52,9 +53,9 @@ adjusted as (
     select
         *,
         -- Benjamini and Hochberg 1995, as adjusted p-values
-        case when p_value is not null then least(1, min(p_value * n_family / p_rank) over (
+        least(1, min(p_value * n_family / p_rank) over (
             partition by slo_id, night_on order by p_rank desc rows between unbounded preceding and current row
-        )) end as p_adjusted,
+        )) as p_adjusted,
         {{ sessions_to_decide('estimate', 'objective', 'breach_below', 'std_error', 'n_eff') }} as sessions_to_decide
     from ranked
 )

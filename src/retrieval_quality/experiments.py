@@ -63,7 +63,7 @@ def experiment_comparisons(
     pairs = _pairs(arms)
     n_eff = denominators[[*GROUP, "arm", "n_eff"]]
     rows = [
-        _compared(histograms, n_eff, differences, chosen, float(wanted), confidence, ci_method)
+        _compared(histograms, n_eff, differences, chosen, float(str(wanted)), confidence, ci_method)
         for wanted, chosen in pairs.groupby("wanted_effect", sort=True)
     ]
     result = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
@@ -139,9 +139,9 @@ def _verdicts(rows: pd.DataFrame, alpha: float) -> pd.Series:
     return pd.Series(found, index=rows.index, dtype="str")
 
 
-def _warnings(rows: pd.DataFrame) -> list[str | None]:
+def _warnings(rows: pd.DataFrame) -> "pd.Series[str]":
     """What differs between the arms beside their scores."""
-    described = []
+    described: list[str | None] = []
     for row in rows.to_dict("records"):
         texts = [
             f"{what}: control {row[f'{name}_control']:.2f}, treatment {row[f'{name}_treatment']:.2f}"
@@ -152,7 +152,7 @@ def _warnings(rows: pd.DataFrame) -> list[str | None]:
             if abs(row[f"{name}_control"] - row[f"{name}_treatment"]) > apart
         ]
         described.append("; ".join(texts) or None)
-    return described
+    return pd.Series(described, index=rows.index, dtype="str")
 
 
 def _typed(rows: pd.DataFrame) -> pd.DataFrame:

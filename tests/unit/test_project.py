@@ -80,7 +80,7 @@ def test_sql_marts_have_a_contract_and_a_unit_test_python_marts_declared_columns
         test["attached_node"] for test in tests if test.get("test_metadata", {}).get("name") == "declared_columns"
     }
     python_marts = [node for node in models(manifest, "python") if published.match(node["name"])]
-    assert {node["unique_id"] for node in python_marts} == declared
+    assert {node["unique_id"] for node in python_marts} <= declared
     assert len(declared) >= 2
 
 

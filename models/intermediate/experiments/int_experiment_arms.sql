@@ -14,8 +14,10 @@ judged as (
             when count(*) over (partition by arms.experiment_id) < 2 then 'an experiment has two arms or more'
             when not coalesce(arms.share > 0, false) then 'share is not above 0'
             when arms.starts_on is null then 'starts_on is missing'
-            when not coalesce(arms.wanted_effect > 0 and arms.wanted_effect < 1, false) then 'wanted_effect is not between 0 and 1'
-            when contains(arms.experiment_id || arms.arm, ' x ') then 'names must not hold " x ", which divides segment values'
+            when not coalesce(arms.wanted_effect > 0 and arms.wanted_effect < 1, false)
+                then 'wanted_effect is not between 0 and 1'
+            when contains(arms.experiment_id || arms.arm, ' x ')
+                then 'names must not hold " x ", which divides segment values'
         end as problem
     from arms
     cross join {{ ref('int_as_of') }} as as_of

@@ -10,7 +10,8 @@ select
     sum(denominators.weight_sum)::double * sum(denominators.weight_sum)::double
     / nullif(sum(denominators.weight_square_sum)::double, 0) as n_eff,
     sum(denominators.judged_sum)::double / nullif(sum(denominators.n_judged_defined) * 1e12, 0) as judged_share,
-    {{ is_identifiable('any_value(nights.completeness)', 'any_value(nights.needs)', 'judged_share') }} as is_identifiable
+    {{ is_identifiable('any_value(nights.completeness)', 'any_value(nights.needs)', 'judged_share') }}
+        as is_identifiable
 from {{ ref('int_slo_nights') }} as nights
 left join {{ ref('int_score_denominators') }} as denominators
     on nights.traffic = denominators.traffic

@@ -33,18 +33,22 @@ judged as (
             when count(*) over (partition by targets.slo_id) > 1 then 'this slo_id is there twice'
             when metrics.metric is null then 'there is no metric ' || targets.metric
             when not list_contains(metrics.reported_k, targets.k)
-                then targets.metric || ' has no intervals at k = ' || targets.k || ' (reported_k of seeds/metric_catalog.csv)'
+                then targets.metric || ' has no intervals at k = ' || targets.k
+                    || ' (reported_k of seeds/metric_catalog.csv)'
             when targets.stage not in ('final', 'retriever') then 'there is no stage ' || targets.stage
             when not coalesce(classes.is_landed, false) then 'there is no landed label class ' || targets.label_class
             when metrics.needs = 'complete' and classes.completeness <> 'complete'
-                then targets.metric || ' cannot be told from ' || targets.label_class || ' labels, which are not complete'
+                then targets.metric || ' cannot be told from ' || targets.label_class
+                    || ' labels, which are not complete'
             when metrics.needs = 'judged_share' and classes.completeness = 'complete'
                 then targets.metric || ' says nothing of ' || targets.label_class || ' labels, which judge few chunks'
             when not list_contains(['total'] || {{ var('segment_dimensions') }}, targets.segment_dimension)
                 then 'there is no segment dimension ' || targets.segment_dimension || ' (vars: segment_dimensions)'
             when n_days is null then 'window_name is none of day, week, trailing_28d'
-            when not coalesce(targets.objective > 0 and targets.objective < 1, false) then 'objective is not between 0 and 1'
-            when not coalesce(targets.margin >= 0 and targets.margin < targets.objective, false) then 'margin makes no sense'
+            when not coalesce(targets.objective > 0 and targets.objective < 1, false)
+                then 'objective is not between 0 and 1'
+            when not coalesce(targets.margin >= 0 and targets.margin < targets.objective, false)
+                then 'margin makes no sense'
             when not coalesce(targets.tolerance > 0 and targets.tolerance < 1, false) then 'tolerance makes no sense'
             when targets.objective > ceilings.ceiling
                 then 'objective ' || targets.objective || ' is above ' || round(ceilings.ceiling, 3)
