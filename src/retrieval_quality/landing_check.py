@@ -11,7 +11,7 @@ from typing import Final
 from retrieval_quality.contracts import CONTRACTS
 
 # what our own commands append, beside the contracts that are staged
-FOLDERS: Final = (*CONTRACTS, "alert_events", "drill_reports")
+FOLDERS: Final = (*CONTRACTS, "alert_events")
 EXTENSIONS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 _COMPRESSIONS: Final = (".gz", ".zst", ".bz2", ".xz", ".zip", ".snappy", ".lz4")
@@ -38,7 +38,7 @@ def check_landing(landing: Path) -> None:
         path = Path(entry.path)
         if entry.is_dir():
             _check_contract_name(landing, entry.name)
-            for file in _data_files(path):
+            for file in data_files(path):
                 _check_file(file)
         elif entry.name in FOLDERS:
             raise LandingError(f"{_shown(path)}: is a file; a contract is a folder of files")
@@ -55,7 +55,7 @@ def damaged_files(landing: Path) -> tuple[str, ...]:
         f"{_shown(path)}: damaged, cannot be decompressed ({reason})"
         for entry in sorted(_listed(landing), key=lambda entry: entry.name)
         if entry.is_dir()
-        for path in _data_files(Path(entry.path))
+        for path in data_files(Path(entry.path))
         if path.name.endswith((".gz", ".zst"))
         for reason in _decompression_faults(path)
     )
@@ -84,13 +84,14 @@ def _listed(directory: Path) -> list[os.DirEntry[str]]:
         raise LandingError(f"{_shown(directory)}: cannot be listed: {error.strerror}") from error
 
 
-def _data_files(directory: Path) -> Iterator[Path]:
+def data_files(directory: Path) -> Iterator[Path]:
+    """The files of a contract folder that are read, in order. Raises LandingError at a symbolic link."""
     for entry in sorted(_listed(directory), key=lambda entry: entry.name):
         path = Path(entry.path)
         if entry.is_symlink():
             raise LandingError(f"{_shown(path)}: is a symbolic link, which is not read; copy it")
         if entry.is_dir():
-            yield from _data_files(path)
+            yield from data_files(path)
         else:
             yield path
 

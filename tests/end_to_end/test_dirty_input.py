@@ -697,6 +697,10 @@ CHECK: dict[str, object] = {
     "check_id": "r:e", "check_run_id": "r", "checked_at": NOON, "contract": "feedback", "expectation_id": "e",
     "severity": "warn", "outcome": "passed", "message": "fine",
 }  # fmt: skip
+DRILL: dict[str, object] = {
+    "drill_result_id": "d/shuffled/final ndcg@10", "drill_id": "d", "drilled_at": NOON, "variant": "shuffled",
+    "metric": "ndcg", "k": 10, "stage": "final", "verdict": "caught",
+}  # fmt: skip
 REASONS: list[tuple[str, str, dict[str, object]]] = [
     *(("retrieval_traces", reason, TRACE | values) for values, reason in REFUSED),
     ("retrieval_traces", "bad_sample_rate", TRACE | {"sample_rate": 1.5}),
@@ -776,6 +780,12 @@ REASONS: list[tuple[str, str, dict[str, object]]] = [
     ("landing_checks", "bad_checked_at", CHECK | {"checked_at": None}),
     ("landing_checks", "missing_outcome", CHECK | {"outcome": None}),
     ("landing_checks", "bad_ingested_at", CHECK | {"ingested_at": "once"}),
+    ("drill_reports", "missing_drill_result_id", DRILL | {"drill_result_id": " "}),
+    ("drill_reports", "bad_drilled_at", DRILL | {"drilled_at": "once"}),
+    ("drill_reports", "missing_drill_verdict", DRILL | {"variant": None}),
+    ("drill_reports", "missing_drill_verdict", DRILL | {"verdict": None}),
+    ("drill_reports", "missing_drill_metric", DRILL | {"k": None}),
+    ("drill_reports", "bad_ingested_at", DRILL | {"ingested_at": "once"}),
 ]
 
 # 1796000000 is 2026-11-30 00:53:20 UTC
