@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from retrieval_quality.build import check_vars
-from retrieval_quality.drill.demo import land_demo
+from retrieval_quality.drill.demo import DEMO, land_demo
 from retrieval_quality.drill.lists import DEGRADATIONS, Degradation
 from retrieval_quality.drill.runner import Source, run_drill
 from retrieval_quality.drill.traces import DrillError
@@ -54,7 +54,7 @@ def run_request(
         if request.landing is None:
             on_progress("landing a demo")
             newest = land_demo(root / "demo", is_small=request.is_small, say=on_progress)
-            source = Source("demo", root / "demo", request.ends_on or newest)
+            source = Source(DEMO, root / "demo", request.ends_on or newest)
         else:
             source = Source(request.landing.name, request.landing, request.ends_on)
         return run_drill(

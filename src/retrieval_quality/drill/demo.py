@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+DEMO: Final = "demo"
 # a part of the documentation: hard enough for a first stage to miss, read and indexed in seconds
 MODULES: Final = (
     "argparse", "asyncio", "collections", "concurrent", "csv", "ctypes", "datetime", "decimal", "email", "functools",

@@ -8,12 +8,15 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from retrieval_quality.drill.demo import DEMO
 from retrieval_quality.drill.verdicts import DrillReport, Finding
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 CONTRACT: Final = "drill_reports"
+
+_DEMO: Final = "The demo's traffic is simulated; its questions and rankings are real."
 
 _HEADINGS: Final = (
     "variant", "must page", "stage", "metric", "healthy", "degraded", "objective", "nights", "sessions", "verdict",
@@ -129,7 +132,11 @@ def _setting(report: DrillReport) -> list[str]:
     healthy_to = period.degraded_from - timedelta(days=1)
     what = f"{report.n_traces_per_night:.0f} evaluated traces a night, judged by {report.label_class} labels"
     degraded = f"degraded from {period.degraded_from} to {_last_day(report)} ({period.n_nights} nights)"
-    return [f"Drilled {report.source}: {what}.", f"Healthy from {period.starts_on} to {healthy_to}, {degraded}."]
+    return [
+        f"Drilled {report.source}: {what}.",
+        f"Healthy from {period.starts_on} to {healthy_to}, {degraded}.",
+        *([_DEMO] if report.source == DEMO else []),
+    ]
 
 
 def _cells(finding: Finding) -> list[str]:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import operator
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -94,7 +95,7 @@ class ScratchWarehouse:
         """Mean over units by variant and target, of the days from `starts_on` to before `ends_on`."""
         rows = self._query(
             """
-            select segment_value, metric, k, stage, sum(value * weight) / sum(weight)
+            select segment_value, metric, k, stage, list(value), list(weight)
             from int_score_histograms
             where traffic = 'scheduled_eval' and segment_dimension = 'index_version' and label_class = ?
                 and traced_on >= ? and traced_on < ?
@@ -102,7 +103,10 @@ class ScratchWarehouse:
             """,
             label_class, starts_on, ends_on,
         )  # fmt: skip
-        return {(variant, Target(metric, k, stage)): mean for variant, metric, k, stage, mean in rows}
+        return {
+            (variant, Target(metric, k, stage)): math.fsum(map(operator.mul, values, weights)) / sum(weights)
+            for variant, metric, k, stage, values, weights in rows
+        }
 
     def set_objectives(
         self, label_class: str, variants: Sequence[str], healthy_means: Mapping[Target, float]
