@@ -12,7 +12,7 @@ export RQ_LANDING ?= landing
 export RQ_WAREHOUSE ?= warehouse/retrieval_quality.duckdb
 export RQ_PUBLISHED ?= published
 
-.PHONY: help setup run demo nightly doctor freshness alert publish test test-slow lint format lock clean
+.PHONY: help setup run demo nightly doctor drill freshness alert publish test test-slow lint format lock clean
 
 help: ## what can be made (default)
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/' | expand -t 12
@@ -39,6 +39,9 @@ nightly: $(READY) ## one night on RQ_LANDING: check what landed, build, publish,
 
 doctor: $(READY) ## what your data lack to produce each mart
 	$(RQ) doctor
+
+drill: $(READY) ## break the demo's retriever on purpose: does the alert fire? (docs/drill.md)
+	$(RQ) drill
 
 freshness: $(READY) ## has anything landed lately? (dbt source freshness)
 	$(BIN)/dbt source freshness --profiles-dir profiles

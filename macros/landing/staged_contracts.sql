@@ -2,7 +2,7 @@
 {% macro staged_contracts() %}
     {{ return([
         'retrieval_traces', 'feedback', 'answers', 'queries', 'qrels', 'eval_runs', 'corpus_documents', 'corpus_chunks',
-        'corpus_snapshots', 'llm_calls', 'traffic_counts', 'landing_checks', 'alert_events'
+        'corpus_snapshots', 'llm_calls', 'traffic_counts', 'landing_checks', 'alert_events', 'drill_reports'
     ]) }}
 {% endmacro %}
 

@@ -53,9 +53,9 @@ adjusted as (
     select
         *,
         -- Benjamini and Hochberg 1995, as adjusted p-values
-        least(1, min(p_value * n_family / p_rank) over (
+        min(p_value * n_family / p_rank) over (
             partition by slo_id, night_on order by p_rank desc rows between unbounded preceding and current row
-        )) as p_adjusted,
+        ) as lowest_p,
         {{ sessions_to_decide('estimate', 'objective', 'breach_below', 'std_error', 'n_eff') }} as sessions_to_decide
     from ranked
 )
@@ -63,8 +63,9 @@ adjusted as (
 select
     adjusted.* exclude (
         breach_below, change_bound_high, is_night_breached, is_week_breached, n_family, p_rank, was_breached_before,
-        sessions_to_decide
+        lowest_p, sessions_to_decide
     ),
+    case when p_value is not null then least(1, lowest_p) end as p_adjusted,
     case
         when not is_identifiable or n_units = 0 then 'insufficient_data'
         when bound_high < breach_below then 'breached'

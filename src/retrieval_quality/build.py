@@ -99,13 +99,14 @@ def build(
     variables: str | None = None,
     full_refresh: bool = False,
     target: str | None = None,
+    select: str | None = None,
     on_node: Callable[[str], None] | None = None,
 ) -> BuildResult:
     """Run `dbt build` and let go of the database, whatever happened.
 
-    `variables` is the YAML of dbt's `--vars`; `on_node` is called with the name of every node that
-    starts, from dbt's threads. Nothing is written to standard output; dbt's log goes to
-    `log_dir/dbt.log`. Raises VarsError and BuildFailed.
+    `variables` is the YAML of dbt's `--vars`, `select` its selection of nodes (default: all);
+    `on_node` is called with the name of every node that starts, from dbt's threads. Nothing is
+    written to standard output; dbt's log goes to `log_dir/dbt.log`. Raises VarsError and BuildFailed.
     """
     check_vars(variables)
     from dbt.cli.main import dbtRunner
@@ -125,6 +126,7 @@ def build(
         *(("--vars", variables) if variables and variables.strip() else ()),
         *(("--full-refresh",) if full_refresh else ()),
         *(("--target", target) if target else ()),
+        *(("--select", *select.split()) if select else ()),
     ]
     started = time.perf_counter()
     try:

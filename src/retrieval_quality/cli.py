@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from retrieval_quality.nightly import NightlyResult
     from retrieval_quality.publish import Publication
 
+EXIT_BREACHED: Final = 1
 EXIT_FAILED: Final = 2
 PLAIN_WIDTH: Final = 130
 
@@ -273,6 +274,64 @@ def demo(landing: str | None, days: int | None, seed: int | None) -> None:
 
 
 @main.command()
+@click.option("--landing", metavar="DIR", help="Landing folder of which a copy is drilled [default: a demo].")
+@click.option("--nights", type=click.IntRange(min=1), help="Nights to degrade [default 5].")
+@click.option("--history", type=click.IntRange(min=1), help="Healthy days before them [default 7].")
+@click.option("--as-of", type=click.DateTime(["%Y-%m-%d"]), help="UTC day that the nights end before [default: all].")
+@click.option("--small", is_flag=True, help="A smaller demo and fewer days, for CI.")
+@click.option("--vars", "variables", metavar="YAML", help="Mapping of dbt vars to override.")
+@click.option("--report", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write the report, Markdown.")
+@click.option("--record", "record_in", metavar="DIR", help="Landing folder that gets the report [default: --landing].")
+@click.option("--keep", metavar="DIR", help="New folder for the scratch warehouse [default: a temporary one].")
+@_as_json
+def drill(
+    landing: str | None,
+    nights: int | None,
+    history: int | None,
+    as_of: datetime | None,
+    small: bool,
+    variables: str | None,
+    page: Path | None,
+    record_in: str | None,
+    keep: str | None,
+    as_json: bool,
+) -> None:
+    """Degrade a retriever on purpose in a scratch warehouse: does the alert fire?
+
+    Exit codes: 0 every degradation was caught and the control stayed silent, 1 not so, 2 the drill
+    failed to run.
+    """
+    from retrieval_quality.drill import HISTORY, HISTORY_SMALL, NIGHTS, markdown, print_report, record, report_record
+    from retrieval_quality.drill.command import Request, run_request
+
+    request = Request(
+        landing=_absolute(landing),
+        ends_on=as_of.date() if as_of else None,
+        nights=nights or NIGHTS,
+        history=history or (HISTORY_SMALL if small else HISTORY),
+        is_small=small,
+        variables=variables,
+        keep=_absolute(keep),
+    )
+    with _progress() as say:
+        try:
+            report = run_request(request, environ=os.environ, current_dir=Path.cwd(), on_progress=say)
+        except ImportError as error:
+            raise CommandError(str(error)) from error
+    recorded_in = _absolute(record_in) or request.landing
+    if recorded_in is not None:
+        record(report, recorded_in)
+    if page is not None:
+        page.write_text(markdown(report), encoding="utf-8")
+    if as_json:
+        _echo_json(report_record(report))
+    else:
+        print_report(report, _console())
+    if report.failures:
+        click.get_current_context().exit(EXIT_BREACHED)
+
+
+@main.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--from", "format_name", required=True, metavar="FORMAT", help="openinference, otel-genai, mlflow, ...")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Leave out earlier UTC days.")
@@ -365,6 +424,10 @@ def _place(place: tuple[str, str], option: str | None) -> Path:
     return resolve_place(place, option, environ=os.environ, current_dir=Path.cwd())
 
 
+def _absolute(option: str | None) -> Path | None:
+    return None if option is None else resolve_place(("", ""), option, environ={}, current_dir=Path.cwd())
+
+
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """A spinner with what is being done, on a terminal; nothing elsewhere."""
@@ -452,6 +515,7 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
     from retrieval_quality.alerts import AlertError
     from retrieval_quality.build import BuildFailed, VarsError
     from retrieval_quality.doctor import DoctorError
+    from retrieval_quality.drill import DrillError
     from retrieval_quality.expectations import ExpectationsError, LandingBlocked
     from retrieval_quality.landing_check import LandingError
     from retrieval_quality.publish import PublishError
@@ -461,6 +525,7 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
         AlertError,
         CommandError,
         DoctorError,
+        DrillError,
         ExpectationsError,
         IngestError,
         SettingsError,

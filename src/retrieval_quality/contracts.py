@@ -354,6 +354,30 @@ class AlertEvent(Contract):
     ingested_at: Time | None = None
 
 
+class DrillResult(Contract):
+    """What became of one watched number of one degraded retriever. Written by `drill`."""
+
+    drill_result_id: Id
+    drilled_at: Time
+    drill_id: Id
+    variant: Id = Field(description="The degradation, or control.")
+    metric: str
+    k: int
+    stage: Literal["retriever", "final"]
+    verdict: Literal["caught", "missed", "silent", "false_page", "cannot_move"]
+    source: Id | None = Field(None, description="demo, or the name of the landing folder of which a copy was drilled.")
+    is_expected_catch: bool | None = None
+    label_class: str | None = None
+    objective: float | None = None
+    healthy_mean: float | None = None
+    degraded_mean: float | None = None
+    is_paged: bool | None = None
+    nights_to_page: Count | None = Field(None, description="Degraded nights, the one that paged included.")
+    units_to_page: Count | None = Field(None, description="Session-days scored in these nights.")
+    n_nights: Count | None = Field(None, description="Nights that were degraded.")
+    ingested_at: Time | None = None
+
+
 CONTRACTS: Final[Mapping[str, type[Contract]]] = {
     "retrieval_traces": RetrievalTrace,
     "feedback": Feedback,
@@ -368,6 +392,7 @@ CONTRACTS: Final[Mapping[str, type[Contract]]] = {
     "traffic_counts": TrafficCount,
     "landing_checks": LandingCheck,
     "alert_events": AlertEvent,
+    "drill_reports": DrillResult,
 }
 
 

@@ -139,7 +139,7 @@ def _verdicts(rows: pd.DataFrame, alpha: float) -> pd.Series:
     return pd.Series(found, index=rows.index, dtype="str")
 
 
-def _warnings(rows: pd.DataFrame) -> "pd.Series[str]":
+def _warnings(rows: pd.DataFrame) -> pd.Series[str]:
     """What differs between the arms beside their scores."""
     described: list[str | None] = []
     for row in rows.to_dict("records"):

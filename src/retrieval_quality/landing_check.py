@@ -10,8 +10,6 @@ from typing import Final
 
 from retrieval_quality.contracts import CONTRACTS
 
-# what our own commands append, beside the contracts that are staged
-FOLDERS: Final = (*CONTRACTS, "drill_reports")
 EXTENSIONS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 _COMPRESSIONS: Final = (".gz", ".zst", ".bz2", ".xz", ".zip", ".snappy", ".lz4")
@@ -38,9 +36,9 @@ def check_landing(landing: Path) -> None:
         path = Path(entry.path)
         if entry.is_dir():
             _check_contract_name(landing, entry.name)
-            for file in _data_files(path):
+            for file in data_files(path):
                 _check_file(file)
-        elif entry.name in FOLDERS:
+        elif entry.name in CONTRACTS:
             raise LandingError(f"{_shown(path)}: is a file; a contract is a folder of files")
         elif entry.name.endswith(_DATA_LIKE):
             raise LandingError(f"{_shown(path)}: lies outside a contract folder; move it to {landing.name}/<contract>/")
@@ -55,7 +53,7 @@ def damaged_files(landing: Path) -> tuple[str, ...]:
         f"{_shown(path)}: damaged, cannot be decompressed ({reason})"
         for entry in sorted(_listed(landing), key=lambda entry: entry.name)
         if entry.is_dir()
-        for path in _data_files(Path(entry.path))
+        for path in data_files(Path(entry.path))
         if path.name.endswith((".gz", ".zst"))
         for reason in _decompression_faults(path)
     )
@@ -69,11 +67,11 @@ def _check_directory(landing: Path) -> None:
 
 
 def _check_contract_name(landing: Path, name: str) -> None:
-    if name in FOLDERS:
+    if name in CONTRACTS:
         return
-    close = difflib.get_close_matches(name, FOLDERS, n=1)
+    close = difflib.get_close_matches(name, CONTRACTS, n=1)
     hint = f"; did you mean '{close[0]}'?" if close else "."
-    raise LandingError(f"{landing.name} folder '{name}' is no contract{hint} Known: {', '.join(FOLDERS)}")
+    raise LandingError(f"{landing.name} folder '{name}' is no contract{hint} Known: {', '.join(CONTRACTS)}")
 
 
 def _listed(directory: Path) -> list[os.DirEntry[str]]:
@@ -84,13 +82,14 @@ def _listed(directory: Path) -> list[os.DirEntry[str]]:
         raise LandingError(f"{_shown(directory)}: cannot be listed: {error.strerror}") from error
 
 
-def _data_files(directory: Path) -> Iterator[Path]:
+def data_files(directory: Path) -> Iterator[Path]:
+    """The files of a contract folder that are read, in order. Raises LandingError at a symbolic link."""
     for entry in sorted(_listed(directory), key=lambda entry: entry.name):
         path = Path(entry.path)
         if entry.is_symlink():
             raise LandingError(f"{_shown(path)}: is a symbolic link, which is not read; copy it")
         if entry.is_dir():
-            yield from _data_files(path)
+            yield from data_files(path)
         else:
             yield path
 

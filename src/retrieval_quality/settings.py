@@ -135,9 +135,15 @@ def positive_int(number: tuple[str, int], environ: Mapping[str, str]) -> int:
 @contextmanager
 def exported(settings: Settings) -> Iterator[None]:
     """Show dbt the resolved places as environment variables, and put back what was there."""
-    places = {LANDING[0]: str(settings.landing), WAREHOUSE[0]: str(settings.warehouse)}
-    before = {variable: os.environ.get(variable) for variable in places}
-    os.environ.update(places)
+    with environment({LANDING[0]: str(settings.landing), WAREHOUSE[0]: str(settings.warehouse)}):
+        yield
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables, and put back what was there."""
+    before = {variable: os.environ.get(variable) for variable in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:

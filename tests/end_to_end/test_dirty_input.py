@@ -701,6 +701,10 @@ EVENT: dict[str, object] = {
     "event_id": "e", "alert_id": "a", "event": "opened", "occurred_at": NOON, "slo_id": "daily",
     "segment_value": "total", "night_on": "2026-11-29",
 }  # fmt: skip
+DRILL: dict[str, object] = {
+    "drill_result_id": "d/shuffled/final ndcg@10", "drill_id": "d", "drilled_at": NOON, "variant": "shuffled",
+    "metric": "ndcg", "k": 10, "stage": "final", "verdict": "caught",
+}  # fmt: skip
 REASONS: list[tuple[str, str, dict[str, object]]] = [
     *(("retrieval_traces", reason, TRACE | values) for values, reason in REFUSED),
     ("retrieval_traces", "bad_sample_rate", TRACE | {"sample_rate": 1.5}),
@@ -789,6 +793,12 @@ REASONS: list[tuple[str, str, dict[str, object]]] = [
     ("alert_events", "bad_night_on", EVENT | {"night_on": "tonight"}),
     ("alert_events", "bad_window_starts_on", EVENT | {"window_starts_on": "monday"}),
     ("alert_events", "bad_ingested_at", EVENT | {"ingested_at": "once"}),
+    ("drill_reports", "missing_drill_result_id", DRILL | {"drill_result_id": " "}),
+    ("drill_reports", "bad_drilled_at", DRILL | {"drilled_at": "once"}),
+    ("drill_reports", "missing_drill_verdict", DRILL | {"variant": None}),
+    ("drill_reports", "missing_drill_verdict", DRILL | {"verdict": None}),
+    ("drill_reports", "missing_drill_metric", DRILL | {"k": None}),
+    ("drill_reports", "bad_ingested_at", DRILL | {"ingested_at": "once"}),
 ]
 
 # 1796000000 is 2026-11-30 00:53:20 UTC
