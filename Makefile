@@ -54,7 +54,7 @@ publish: $(READY) ## publish the warehouse again as it is
 
 test: $(READY) ## everything CI runs
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --durations=25
 
 test-slow: $(READY) ## simulations and exhaustive runs
 	$(BIN)/python -m pytest -m slow

@@ -86,7 +86,7 @@ def test_feedback_identifies_only_what_its_judgments_reach(published: Published)
         from mart_retrieval_quality as mart
         inner join dim_metrics as metrics using (metric)
         where mart.label_class = 'explicit' and mart.stage = 'final' and mart.window_name = 'trailing_28d'
-            and mart.segment_dimension <> 'total' and mart.n_scored > 0
+            and mart.segment_dimension in ('intent', 'intent x experiment_bucket') and mart.n_scored > 0
         """
     )
     judged_by_segment = {

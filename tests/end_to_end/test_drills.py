@@ -125,6 +125,7 @@ def one_chunk_of_fifty(lists: Lists, random: Random, _: object) -> Lists:
     return Lists(tuple("nothing" if random.random() < 0.02 else chunk for chunk in lists.final), lists.candidates)
 
 
+@pytest.mark.slow
 def test_a_drill_says_what_was_not_caught(small: SmallDrill, tmp_path: Path) -> None:
     """Too weak to be found in two nights; and an expectation that order could move a set."""
     report = run_drill(
@@ -167,6 +168,7 @@ def test_a_cut_candidate_set_is_the_recorded_small_reranker() -> None:
         assert cut(lists, Random(1), ()).final[:10] == ids(small[trace["query_id"]]["retrieved"])[:10]
 
 
+@pytest.mark.slow
 @needs_shared
 def test_real_lists_broken_on_purpose(tmp_path: Path) -> None:
     """Cranfield, as data/README.md has it: R@100 .735 to .397 while P@5 rises from .334 to .356."""

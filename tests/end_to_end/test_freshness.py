@@ -48,7 +48,10 @@ def test_the_newest_file_of_a_contract_counts(tmp_path: Path) -> None:
     assert freshness(warehouse) == {"retrieval_traces": "pass", "feedback": "warn", "eval_runs": "pass"}
 
 
-@pytest.mark.parametrize(("hours_ago", "status"), [(25, "pass"), (30, "warn"), (51, "error")])
+@pytest.mark.parametrize(
+    ("hours_ago", "status"),
+    [(51, "error"), *(pytest.param(*late, marks=pytest.mark.slow) for late in ((25, "pass"), (30, "warn")))],
+)
 def test_traces_are_late_after_a_day_and_missing_after_two(tmp_path: Path, hours_ago: float, status: str) -> None:
     warehouse = Warehouse(tmp_path)
     land(warehouse, "retrieval_traces", hours_ago)

@@ -182,10 +182,15 @@ def test_nested_values_may_be_json_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "relations",
     [
-        ["rag_traces"],
-        {"traces": {"relation": "rag_traces", "arrival_column": "loaded_at"}},
-        {"retrieval_traces": {"relation": "rag_traces"}},
-        {"retrieval_traces": {"relation": "rag_traces", "arrival_column": "loaded_at", "since": "2026"}},
+        *(
+            pytest.param(relations, marks=pytest.mark.slow)
+            for relations in (
+                ["rag_traces"],
+                {"traces": {"relation": "rag_traces", "arrival_column": "loaded_at"}},
+                {"retrieval_traces": {"relation": "rag_traces"}},
+                {"retrieval_traces": {"relation": "rag_traces", "arrival_column": "loaded_at", "since": "2026"}},
+            )
+        ),
         {"retrieval_traces": {"relation": "rag_traces", "arrival_column": "loaded_at", "columns": {"when": "ts"}}},
     ],
     ids=str,
