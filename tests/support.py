@@ -67,7 +67,7 @@ class Warehouse:
         self.landing.mkdir(parents=True, exist_ok=True)
         with mock.patch.dict(os.environ, self.environment):
             build(
-                project_dir=self._project(seeds or {}, edits or {}) if seeds or edits else PROJECT,
+                project_dir=self.project(seeds, edits) if seeds or edits else PROJECT,
                 profiles_dir=PROJECT / "profiles",
                 log_dir=self.root / "logs",
                 variables=json.dumps(dict(variables or {})),
@@ -87,7 +87,10 @@ class Warehouse:
         with duckdb.connect(str(self.path), read_only=True) as connection:
             return connection.execute(sql, parameters).fetchall()
 
-    def _project(self, seeds: Mapping[str, str], edits: Mapping[str, tuple[str, str]]) -> Path:
+    def project(
+        self, seeds: Mapping[str, str] | None = None, edits: Mapping[str, tuple[str, str]] | None = None
+    ) -> Path:
+        """A copy of the project with seed files replaced and texts edited, as `build` says."""
         project = self.root / "project"
         shutil.rmtree(project, ignore_errors=True)
         project.mkdir(parents=True)
@@ -98,9 +101,9 @@ class Warehouse:
             else:
                 shutil.copy(source, project / part)
         (project / "tests" / "data").mkdir(parents=True)
-        for name, text in seeds.items():
+        for name, text in (seeds or {}).items():
             (project / "seeds" / f"{name}.csv").write_text(text)
-        for path, (old, new) in edits.items():
+        for path, (old, new) in (edits or {}).items():
             text = (project / path).read_text()
             assert old in text
             (project / path).write_text(text.replace(old, new))

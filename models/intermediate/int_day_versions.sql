@@ -5,7 +5,8 @@ with touched as (
 
 so_far as (
     {{ rows_so_far({
-        'contract': 'varchar', 'load_id': 'integer', 'day_version': 'integer', 'known_until': 'timestamp'
+        'contract': 'varchar', 'load_id': 'integer', 'day_version': 'integer', 'known_until': 'timestamp',
+        'policy_version': 'integer'
     }) }}
 ),
 
@@ -16,7 +17,10 @@ watermarks as (
 ),
 
 last_version as (
-    select coalesce(max(day_version), 0) as day_version, max_by(known_until, day_version) as known_until
+    select
+        coalesce(max(day_version), 0) as day_version,
+        max_by(known_until, day_version) as known_until,
+        max(policy_version) as policy_version
     from so_far
 ),
 
@@ -36,10 +40,19 @@ known as (
         and touched.known_at <= greatest(last_version.known_until, {{ known_until() }})
 ),
 
+ruled as (
+    -- a changed label policy says something else of every day
+    select 'policy' as contract, touched.load_id, touched.traced_on
+    from touched
+    inner join last_version on last_version.policy_version < {{ current_policy_version() }}
+),
+
 changed as (
     select * from landed
     union
     select * from known
+    union
+    select * from ruled
 )
 
 select
@@ -47,6 +60,7 @@ select
     changed.load_id,
     changed.traced_on,
     last_version.day_version + 1 as day_version,
-    {{ known_until() }} as known_until
+    {{ known_until() }} as known_until,
+    {{ current_policy_version() }} as policy_version
 from changed
 cross join last_version

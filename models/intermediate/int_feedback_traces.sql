@@ -6,7 +6,7 @@ with traces as (
 so_far as (
     {{ rows_so_far({
         'feedback_id': 'varchar', 'chunk_id': 'varchar', 'trace_id': 'varchar', 'traced_on': 'date',
-        'attachment': 'varchar', 'changed_in_load': 'integer'
+        'attachment': 'varchar', 'changed_in_load': 'integer', 'policy_version': 'integer'
     }) }}
 ),
 
@@ -16,13 +16,14 @@ changed_traces as (
 ),
 
 targets as (
-    -- new and corrected feedback, and what a new or corrected trace may re-route; one row per chunk,
-    -- and one for feedback that names none
+    -- new and corrected feedback, what a new or corrected trace may re-route, all where the policy
+    -- changed; one row per chunk, and one for feedback that names none
     select *, unnest(case when len(chunk_ids) > 0 then list_distinct(chunk_ids) else [null] end) as chunk_id
     from {{ ref('stg_feedback') }}
     where changed_in_load > (select coalesce(max(changed_in_load), 0) from so_far)
         or trace_id in (select trace_id from changed_traces)
         or session_id in (select session_id from changed_traces)
+        or {{ current_policy_version() }} > (select max(policy_version) from so_far)
 ),
 
 possible_traces as (
@@ -32,10 +33,7 @@ possible_traces as (
     left join traces on targets.trace_id = traces.trace_id
     where targets.trace_id is not null
     union all
-    select
-        targets.* exclude (trace_id, session_id),
-        traces as trace,
-        count(*) over (partition by targets.feedback_id, targets.chunk_id) as n_possible
+    select targets.* exclude (trace_id, session_id), traces, count(*) over (partition by feedback_id, targets.chunk_id)
     from targets
     left join traces on targets.session_id = traces.session_id
     where targets.trace_id is null
@@ -83,7 +81,8 @@ select
             then so_far.changed_in_load
         else (select max(load_id) from {{ ref('stg_landing_files') }})
     end as changed_in_load,
-    coalesce(earlier.days, []) as previous_days
+    coalesce(earlier.days, []) as previous_days,
+    {{ current_policy_version() }} as policy_version
 from explained
 left join so_far
     on explained.feedback_id = so_far.feedback_id and explained.chunk_id is not distinct from so_far.chunk_id

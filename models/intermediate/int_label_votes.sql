@@ -8,7 +8,7 @@ signals as (
 ),
 
 feedback as (
-    select * from {{ ref('stg_feedback') }}
+    select * from {{ ref('int_feedback') }}
 ),
 
 feedback_chunks as (

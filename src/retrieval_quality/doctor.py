@@ -122,13 +122,13 @@ NEEDS: Final = (
     ),
     Need(
         _SCORED,
-        "select max((answer_correct is not null)::integer) from stg_feedback where rating_label = 'positive'",
+        "select max((answer_correct is not null)::integer) from int_feedback where rating_label = 'positive'",
         1,
         "no upvote says whether the answer was right: see vars `upvote_without_correctness`; log `answer_correct`",
     ),
     Need(
         _SCORED,
-        "select max((label_class = 'audit' and inclusion_probability is not null)::integer) from stg_feedback",
+        "select max((label_class = 'audit' and inclusion_probability is not null)::integer) from int_feedback",
         1,
         "no audited sample: those who give feedback choose themselves; "
         "land `feedback` with `signal` audit and `inclusion_probability`",

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Hashable, Iterator
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +87,16 @@ def _lines_at(path: str, places: AbstractSet[int]) -> Iterator[tuple[int, int, b
             ).fetchall()
         yield from ((place, place, text.encode()) for place, (text,) in enumerate(rows, start=1) if place in places)
         return
+    lines = _raw_lines(path)
+    first = next(lines, b"").removeprefix(BYTE_ORDER_MARK)
     place = 0
-    for number, line in enumerate(_raw_lines(path), start=1):
-        text = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-        if not text or text.isspace():
+    for number, line in enumerate(chain([first], lines), start=1):
+        # what begins a line of text sorts after white space: few lines are looked at twice
+        if line < b"!" and not line.strip():
             continue
         place += 1
         if place in places:
-            yield place, number, text.rstrip(b"\r\n")
+            yield place, number, line.rstrip(b"\r\n")
 
 
 def _raw_lines(path: str) -> Iterator[bytes]:

@@ -397,7 +397,7 @@ def check_32(case: Case) -> None:
     expected = [LABELS[label.partition("(")[0]] for label in case.outcome["label"]]
     found = [
         case.query(
-            "select rating_label from stg_feedback where session_id = ? "
+            "select rating_label from int_feedback where session_id = ? "
             "and rating is not distinct from ? and rating_scale is not distinct from ?",
             case.id("s1"), as_text(row["rating"]), row.get("rating_scale"),
         )

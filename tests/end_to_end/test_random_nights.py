@@ -109,14 +109,24 @@ def land(warehouse: Warehouse, files: Files, night: int) -> None:
             warehouse.land(contract, gzip.compress(content) if name.endswith(".gz") else content, name)
 
 
-def build_tables(warehouse: Warehouse, as_of: str, target: Path) -> None:
+def build_tables(
+    warehouse: Warehouse,
+    as_of: str,
+    target: Path,
+    *,
+    variables: Mapping[str, object] | None = None,
+    project: Path = PROJECT,
+    full_refresh: bool = False,
+) -> None:
     """The tables without the tests; the parsed project is kept in `target` from build to build."""
     kept = {"DBT_TARGET_PATH": str(target / (as_of[:10] or "newest"))}
     arguments = [
         *("--quiet", "--no-print", "--log-level", "none", "--log-level-file", "none"),
         *("--log-path", str(warehouse.root / "logs"), "build"),
-        *("--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT / "profiles")),
-        *("--vars", json.dumps({"as_of": as_of}), "--exclude", "resource_type:test", "resource_type:unit_test"),
+        *("--project-dir", str(project), "--profiles-dir", str(PROJECT / "profiles")),
+        *("--vars", json.dumps({"as_of": as_of} | dict(variables or {}))),
+        *("--exclude", "resource_type:test", "resource_type:unit_test"),
+        *(["--full-refresh"] if full_refresh else []),
     ]
     with mock.patch.dict(os.environ, warehouse.environment | kept):
         try:

@@ -18,6 +18,7 @@ COMPLETE = """
     from range(4) t(i);
     create table stg_feedback as select
         'positive' as rating_label, true as answer_correct, 'audit' as label_class, 0.1 as inclusion_probability;
+    create view int_feedback as from stg_feedback;
     create table stg_qrels as select 'q1' as query_id;
     create table stg_eval_runs as select 'r1' as eval_run_id;
     create table int_feedback_traces as select 'attached' as attachment;

@@ -84,6 +84,35 @@ def test_sql_marts_have_a_contract_and_a_unit_test_python_marts_declared_columns
     assert len(declared) >= 2
 
 
+def test_the_policy_is_all_that_built_days_depend_on_beside_what_landed(parsed: tuple[dict[str, Node], str]) -> None:
+    manifest, _ = parsed
+    nodes, macros = manifest["nodes"], manifest["macros"]
+
+    beyond = re.compile(r"model\.retrieval_quality\.(stg_|int_policy_versions)|macro\.(?!retrieval_quality)")
+
+    def behind(name: str, seen: set[str]) -> set[str]:
+        depends_on = (nodes.get(name) or macros[name])["depends_on"]
+        for other in (*depends_on.get("nodes", []), *depends_on["macros"]):
+            if other not in seen and not beyond.match(other):
+                seen.add(other)
+                behind(other, seen)
+        return seen
+
+    by_day = [
+        node["unique_id"] for node in models(manifest) if node["config"].get("incremental_strategy") == "replace_days"
+    ]
+    assert len(by_day) >= 7
+    needed = set(by_day).union(*(behind(name, set()) for name in by_day))
+    code = "".join(
+        (nodes.get(name) or {}).get("raw_code", "") + macros.get(name, {}).get("macro_sql", "") for name in needed
+    )
+    listed = (PROJECT / "macros" / "incremental" / "label_policy.sql").read_text().split("macro policy_seeds")
+    names = [set(re.findall(r"'([a-z_]+)'", text.partition("endmacro")[0])) for text in listed]
+    # what as_of changes, int_day_versions tells by the labels it brings in or out
+    assert set(re.findall(r"""var\(['"](\w+)""", code)) - {"as_of"} == names[0]
+    assert {name.rpartition(".")[2] for name in needed if name.startswith("seed.")} == names[1]
+
+
 def test_models_read_top_to_bottom() -> None:
     """Length, no control flow in Jinja, no configuration in the file."""
     files = sorted((PROJECT / "models").rglob("*.sql"))
