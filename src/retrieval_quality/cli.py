@@ -110,8 +110,8 @@ def nightly(
 ) -> None:
     """Check what landed, build and test, publish, alert, print the headline numbers.
 
-    A night that fails leaves the previous publication as it is. Exit code 1: a newest verdict is
-    breached or worth a page.
+    A night that fails leaves the previous publication as it is; one that brings nothing new builds
+    nothing. Exit code 1: a newest verdict is breached or worth a page.
     """
     from retrieval_quality.alerts import describe, problems, record
     from retrieval_quality.nightly import run_nightly
@@ -128,25 +128,25 @@ def nightly(
         result = run_nightly(settings, variables=variables, full_refresh=full_refresh, on_progress=say)
     for line in result.checks.warnings:
         click.echo(f"warning: {line}", err=True)
-    for note in result.build.notes:
-        click.echo(f"note: {note}", err=True)
-    for warning in result.build.warnings:
-        click.echo(f"warning: {warning.line}", err=True)
-    database = result.publication.database
+    if result.build is not None:
+        for note in result.build.notes:
+            click.echo(f"note: {note}", err=True)
+        for warning in result.build.warnings:
+            click.echo(f"warning: {warning.line}", err=True)
     if as_json:
-        summary = summary_records(read_summary(database))
         _echo_json(
             {
                 "landing_checks": _checks_record(result.checks),
-                "build": _build_record(result.build),
-                "publication": _publication_record(result.publication),
+                "build": None if result.build is None else _build_record(result.build),
+                "publication": None if result.publication is None else _publication_record(result.publication),
+                "database": str(result.database),
                 "alerts": record(result.alerts),
-                "summary": summary,
+                "summary": summary_records(read_summary(result.database)),
             }
         )
     else:
         _echo_night(result, describe(result.alerts))
-        print_summary(database, _console())
+        print_summary(result.database, _console())
     for line in problems(result.alerts):
         click.echo(line, err=True)
     ctx.exit(result.alerts.exit_code)
@@ -215,9 +215,12 @@ def alert(
 
 
 def _echo_night(result: "NightlyResult", alert_lines: Sequence[str]) -> None:
-    n_nodes = sum(result.build.counts.values())
-    click.echo(f"Built and tested {n_nodes} nodes in {result.build.elapsed_seconds:.1f} s.")
-    click.echo(_publication_line(result.publication))
+    if result.build is None or result.publication is None:
+        click.echo(f"Nothing is new since publication {result.database.parent.name}: nothing was built.")
+    else:
+        n_nodes = sum(result.build.counts.values())
+        click.echo(f"Built and tested {n_nodes} nodes in {result.build.elapsed_seconds:.1f} s.")
+        click.echo(_publication_line(result.publication))
     for line in alert_lines:
         click.echo(line)
 

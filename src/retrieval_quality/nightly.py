@@ -1,27 +1,33 @@
 """One night: check what landed, build and test, publish, alert. Nothing is published from a build
-that failed, so readers keep the previous publication.
+that failed, so readers keep the previous publication; nothing is built where the current publication
+was made from the very same.
 """
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from retrieval_quality.alerts import AlertReport, Outside, run_alerts
 from retrieval_quality.build import BuildFailed, BuildResult, build, check_vars
 from retrieval_quality.expectations import LandingBlocked, LandingReport, run_landing_checks
+from retrieval_quality.inputs import inputs_sha256
 from retrieval_quality.landing_check import LandingError, check_landing, damaged_files
-from retrieval_quality.publish import Publication, publish
+from retrieval_quality.publish import Publication, current_database, publish, published_inputs
 from retrieval_quality.settings import Settings, exported
 
 
 @dataclass(frozen=True)
 class NightlyResult:
-    """What a night did: checks that let it go on, a build whose tests passed, its publication, its alerts."""
+    """What a night did: checks that let it go on, a build whose tests passed and its publication (None
+    where nothing was new), the published database that is current now, its alerts.
+    """
 
     checks: LandingReport
-    build: BuildResult
-    publication: Publication
+    build: BuildResult | None
+    publication: Publication | None
+    database: Path
     alerts: AlertReport
 
 
@@ -47,23 +53,32 @@ def run_nightly(
     checks = run_landing_checks(settings, variables=variables, now=datetime.now(UTC))
     if checks.blocking:
         raise LandingBlocked(checks)
-    say("starting dbt")
-    result = _build(settings, variables=variables, full_refresh=full_refresh, say=say)
-    say("publishing")
-    publication = publish(
-        settings.warehouse,
-        settings.published,
-        keep=settings.keep_publications,
-        fact_days=settings.publish_fact_days,
-    )
+    inputs = inputs_sha256(settings, variables)
+    result, publication = None, None
+    if full_refresh or not _is_current(settings, inputs):
+        say("starting dbt")
+        result = _build(settings, variables=variables, full_refresh=full_refresh, say=say)
+        say("publishing")
+        publication = publish(
+            settings.warehouse,
+            settings.published,
+            keep=settings.keep_publications,
+            fact_days=settings.publish_fact_days,
+            inputs=inputs,
+        )
+    database = publication.database if publication else current_database(settings.published)
     say("alerting")
     alerts = run_alerts(
-        publication.database,
+        database,
         settings.landing,
         resolve_nights=settings.alert_resolve_nights,
         outside=Outside(environ=os.environ),
     )
-    return NightlyResult(checks=checks, build=result, publication=publication, alerts=alerts)
+    return NightlyResult(checks=checks, build=result, publication=publication, database=database, alerts=alerts)
+
+
+def _is_current(settings: Settings, inputs: str | None) -> bool:
+    return inputs is not None and settings.warehouse.is_file() and published_inputs(settings.published) == inputs
 
 
 def _build(settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]) -> BuildResult:

@@ -61,9 +61,10 @@ class _FactDay:
         return f"{FACT_DAY}={self.day.isoformat()}/v{self.version}.parquet"
 
 
-def publish(warehouse: Path, published: Path, *, keep: int, fact_days: int) -> Publication:
+def publish(warehouse: Path, published: Path, *, keep: int, fact_days: int, inputs: str | None = None) -> Publication:
     """Publish what a warehouse holds now: every mart and dimension, and the newest `fact_days`
-    days of every fact; then keep the last `keep` versions.
+    days of every fact; then keep the last `keep` versions. `inputs` (a hash) says what it was made
+    from, where that is known.
 
     The version is written beside the others under a temporary name, flushed to disk and renamed;
     only then is `current` swapped. Raises PublishError; before the swap nothing a reader sees
@@ -75,7 +76,7 @@ def publish(warehouse: Path, published: Path, *, keep: int, fact_days: int) -> P
         raise PublishError(f"warehouse {warehouse} does not exist; run a night first")
     with _locked(published):
         try:
-            return _publish(warehouse, published, keep=keep, fact_days=fact_days)
+            return _publish(warehouse, published, keep=keep, fact_days=fact_days, inputs=inputs)
         except (duckdb.Error, OSError) as error:
             raise PublishError(_first_line(error)) from error
 
@@ -124,6 +125,16 @@ def current_database(published: Path) -> Path:
     return resolve_current(published) / DATABASE_NAME
 
 
+def published_inputs(published: Path) -> str | None:
+    """The hash of what the current publication was made from; None where there is none, or it does not say."""
+    try:
+        with closing(duckdb.connect(str(current_database(published)), read_only=True)) as con:
+            row = con.execute(f"select inputs_sha256 from {PUBLICATION_TABLE}").fetchone()
+    except (PublishError, duckdb.Error):
+        return None
+    return row[0] if row else None
+
+
 def publication_ids(published: Path) -> tuple[str, ...]:
     """Ids of all whole versions, oldest publication first."""
     versions = published / "versions"
@@ -133,14 +144,14 @@ def publication_ids(published: Path) -> tuple[str, ...]:
     return tuple(sorted(names, key=_sequence))
 
 
-def _publish(warehouse: Path, published: Path, *, keep: int, fact_days: int) -> Publication:
+def _publish(warehouse: Path, published: Path, *, keep: int, fact_days: int, inputs: str | None) -> Publication:
     versions = published / "versions"
     versions.mkdir(exist_ok=True)
     _remove_unfinished(published)
     staging = versions / f"{_UNFINISHED}{os.getpid()}"
     (staging / "parquet").mkdir(parents=True)
     try:
-        publication = _write_version(warehouse, published, staging, fact_days=fact_days)
+        publication = _write_version(warehouse, published, staging, fact_days=fact_days, inputs=inputs)
         _flush(staging)
         staging.rename(publication.path)
         _flush_entry(versions)
@@ -151,7 +162,9 @@ def _publish(warehouse: Path, published: Path, *, keep: int, fact_days: int) -> 
     return replace(publication, pruned=_prune(published, keep, publication.publication_id))
 
 
-def _write_version(warehouse: Path, published: Path, staging: Path, *, fact_days: int) -> Publication:
+def _write_version(
+    warehouse: Path, published: Path, staging: Path, *, fact_days: int, inputs: str | None
+) -> Publication:
     previous = _previous_version(published)
     with closing(duckdb.connect(":memory:", config={"temp_directory": f"{staging}-spill"})) as con:
         con.execute("set timezone = 'UTC'")
@@ -160,7 +173,7 @@ def _write_version(warehouse: Path, published: Path, staging: Path, *, fact_days
         as_of = _as_of(con)
         published_at = dt.datetime.now(dt.UTC)
         publication_id = _next_id(published, as_of)
-        _create_publication_table(con, publication_id, as_of, published_at)
+        _create_publication_table(con, publication_id, as_of, published_at, inputs)
         whole = _tables(con, _WHOLE_TABLE_PREFIXES)
         for table in whole:
             _copy_whole(con, table)
@@ -216,6 +229,7 @@ def _create_publication_table(
     publication_id: str,
     as_of: dt.datetime,
     published_at: dt.datetime,
+    inputs: str | None,
 ) -> None:
     n_landing_files = (
         "(select count(*) from warehouse.main.stg_landing_files)" if _tables(con, ("stg_landing_files",)) else "null"
@@ -223,12 +237,13 @@ def _create_publication_table(
     con.execute(
         f"create table out.main.{PUBLICATION_TABLE} as select ?::varchar as publication_id, "
         "?::timestamp as as_of, ?::timestamp as published_at, ?::varchar as package_version, "
-        f"{n_landing_files}::bigint as n_landing_files",
+        f"{n_landing_files}::bigint as n_landing_files, ?::varchar as inputs_sha256",
         [
             publication_id,
             as_of.replace(tzinfo=None),
             published_at.replace(tzinfo=None),
             importlib.metadata.version("retrieval-quality"),
+            inputs,
         ],
     )
 

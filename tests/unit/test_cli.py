@@ -268,10 +268,55 @@ def test_a_damaged_file_is_named_although_the_engine_does_not(project: Place) ->
 def test_run_nightly_reports_progress(project: Place) -> None:
     said: list[str] = []
     result = run_nightly(settings_of(project), on_progress=said.append)
+    assert result.publication is not None
     assert result.publication.path.is_dir()
     assert said[:2] == ["checking what landed", "starting dbt"]
     assert "building mart_retrieval_quality" in said
     assert said[-2:] == ["publishing", "alerting"]
+
+
+def test_a_night_that_brings_nothing_new_builds_nothing(project: Place) -> None:
+    run("nightly")
+    quiet = run("nightly")
+    first = current_database(project.published)
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+    assert quiet.stdout.startswith("Nothing is new since publication 20260310T120000Z-0001: nothing was built.\n")
+    assert quiet.stdout.endswith(f"Published database: {first}\n")
+    record = json.loads(run("nightly", "--json").stdout)
+    assert (record["build"], record["publication"], record["database"]) == (None, None, str(first))
+    assert len(record["summary"]) == 12
+    # a breached verdict stays one on quiet nights
+    assert [run("nightly", "--vars", "{state: breached}").exit_code for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda project: project.write("landing/feedback/b.jsonl", '{"a": 2}\n'),
+        lambda project: project.write("landing/feedback/a.jsonl", '{"a": 1}\n{"a": 2}\n'),
+        lambda project: project.write("models/landed.sql", f"-- another\n{LANDED}"),
+        lambda project: project.write("seeds/another.csv", "a\n1\n"),
+        lambda project: (project.root / "warehouse" / "retrieval_quality.duckdb").unlink(),
+        lambda project: run("publish", "--published", str(project.published)),
+    ],
+)
+def test_whatever_a_publication_is_made_from_is_something_new(
+    project: Place, change: Callable[[Place], object]
+) -> None:
+    run("nightly", "--full-refresh")
+    run("nightly", "--full-refresh")  # asked for, it is done
+    assert len(publication_ids(project.published)) == 2
+    change(project)
+    n_published = len(publication_ids(project.published))
+    night = run("nightly")
+    assert "Built and tested" in night.stdout, night.output
+    assert len(publication_ids(project.published)) == n_published + 1
+
+
+def test_tables_are_read_every_night(project: Place) -> None:
+    relations = json.dumps({"landing_relations": {"feedback": {"relation": "a.b", "arrival_column": "c"}}})
+    for _ in range(2):
+        assert "Built and tested" in run("nightly", "--vars", relations).stdout
 
 
 @pytest.mark.parametrize("text", ["[1", "two"])

@@ -20,6 +20,7 @@ from retrieval_quality.publish import (
     current_database,
     publication_ids,
     publish,
+    published_inputs,
     resolve_current,
     rollback,
 )
@@ -128,6 +129,9 @@ def test_dim_publication(places: Places) -> None:
     assert isinstance(row[2], dt.datetime)
     assert before <= row[2] <= dt.datetime.now(dt.UTC).replace(tzinfo=None)
     assert row[3:] == ("0.1.0", 4)
+    assert places.query("select inputs_sha256 from dim_publication") == [(None,)]
+    publish(places.warehouse, places.published, keep=7, fact_days=3, inputs="abc")
+    assert published_inputs(places.published) == "abc"
     copy = duckdb.read_parquet(str(parquet(publication)["dim_publication.parquet"]))
     assert copy.select(columns).fetchall() == [row]
 
