@@ -31,3 +31,4 @@
 {% macro unregistered_relation_days() %}select * from relation_days{% endmacro %}
 {% macro policy_fingerprint() %}'fingerprint'{% endmacro %}
 {% macro current_policy_version() %}(select max(policy_version) from int_policy_versions){% endmacro %}
+{% macro ruled_intent(query) %}nullif({{ query }}, ''){% endmacro %}

@@ -3,78 +3,77 @@ with traces as (
     where {{ is_affected('traced_on') }}
 ),
 
-queries as (
+known_queries as (
     select * from {{ ref('stg_queries') }}
 ),
 
-intent_rules as (
-    select * from {{ ref('intent_rules') }}
+asked as (
+    select traced_on, session_id, query from {{ ref('int_traces') }}
+    where {{ is_affected('traced_on') }} and query is not null
 ),
 
 normalised as (
-    select *, nullif(lower(trim(regexp_replace(query, '\s+', ' ', 'g'))), '') as normalised_query
-    from traces
+    -- traffic repeats itself: a question is looked at once
+    select query, nullif(lower(trim(regexp_replace(query, '\s+', ' ', 'g'))), '') as normalised_query
+    from (select distinct query from asked)
+),
+
+questions as (
+    select *, {{ ruled_intent('normalised_query') }} as ruled_intent from normalised
 ),
 
 query_days as (
-    select traced_on, normalised_query, count(distinct session_id) as n_sessions
-    from normalised
-    where normalised_query is not null
-    group by traced_on, normalised_query
-),
-
-ruled_intents as (
-    -- the first pattern that matches decides
-    select asked.normalised_query, arg_min(intent_rules.intent, intent_rules.priority) as intent
-    from (select distinct normalised_query from query_days) as asked
-    inner join intent_rules on regexp_matches(asked.normalised_query, intent_rules.pattern)
-    group by asked.normalised_query
+    select asked.traced_on, normalised.normalised_query, count(distinct asked.session_id) as n_sessions
+    from asked
+    inner join normalised using (query)
+    where normalised.normalised_query is not null
+    group by asked.traced_on, normalised.normalised_query
 )
 
 select
-    normalised.trace_id,
-    normalised.traced_on,
-    normalised.traced_at,
-    normalised.session_id,
-    normalised.user_id,
-    normalised.query_id,
-    normalised.query,
-    normalised.traffic,
-    normalised.environment,
-    normalised.eval_run_id,
-    coalesce(normalised.intent, queries.intent, ruled_intents.intent, 'unknown') as intent,
+    traces.trace_id,
+    traces.traced_on,
+    traces.traced_at,
+    traces.session_id,
+    traces.user_id,
+    traces.query_id,
+    traces.query,
+    traces.traffic,
+    traces.environment,
+    traces.eval_run_id,
+    coalesce(traces.intent, known_queries.intent, questions.ruled_intent, 'unknown') as intent,
     query_days.n_sessions <= {{ var('long_tail_max_sessions') }} as is_long_tail,
-    normalised.index_version,
-    normalised.embedding_model,
-    normalised.chunker_version,
-    normalised.reranker_version,
-    normalised.prompt_version,
-    normalised.corpus_snapshot_id,
-    normalised.experiment_id,
-    normalised.experiment_bucket,
-    normalised.sample_rate,
-    normalised.top_k,
-    len(normalised.retrieved)::integer as n_returned,
-    len(normalised.candidates)::integer as n_candidates,
-    coalesce(len(normalised.retrieved) = 0, false) as is_no_results,
-    normalised.filter_empty as is_filter_empty,
-    normalised.is_fault,
-    normalised.is_missing,
-    normalised.error,
-    normalised.n_duplicates::integer as n_duplicates,
-    normalised.n_candidate_duplicates::integer as n_candidate_duplicates,
-    len(list_filter(normalised.retrieved, lambda chunk: chunk.chunk_id is null))::integer as n_blank_chunk_ids,
-    normalised.n_non_finite_scores::integer as n_non_finite_scores,
-    normalised.score_type,
-    normalised.higher_is_better,
-    normalised.retrieved[1].score as top_score,
-    normalised.retrieved[-1].score as bottom_score,
-    normalised.retrieval_latency_ms,
-    normalised.rerank_latency_ms,
+    traces.index_version,
+    traces.embedding_model,
+    traces.chunker_version,
+    traces.reranker_version,
+    traces.prompt_version,
+    traces.corpus_snapshot_id,
+    traces.experiment_id,
+    traces.experiment_bucket,
+    traces.sample_rate,
+    traces.top_k,
+    len(traces.retrieved)::integer as n_returned,
+    len(traces.candidates)::integer as n_candidates,
+    coalesce(len(traces.retrieved) = 0, false) as is_no_results,
+    traces.filter_empty as is_filter_empty,
+    traces.is_fault,
+    traces.is_missing,
+    traces.error,
+    traces.n_duplicates::integer as n_duplicates,
+    traces.n_candidate_duplicates::integer as n_candidate_duplicates,
+    len(list_filter(traces.retrieved, lambda chunk: chunk.chunk_id is null))::integer as n_blank_chunk_ids,
+    traces.n_non_finite_scores::integer as n_non_finite_scores,
+    traces.score_type,
+    traces.higher_is_better,
+    traces.retrieved[1].score as top_score,
+    traces.retrieved[-1].score as bottom_score,
+    traces.retrieval_latency_ms,
+    traces.rerank_latency_ms,
     {{ current_day_version() }}::integer as day_version
-from normalised
-left join queries on normalised.query_id = queries.query_id
-left join ruled_intents on normalised.normalised_query = ruled_intents.normalised_query
+from traces
+left join known_queries on traces.query_id = known_queries.query_id
+left join questions on traces.query = questions.query
 left join query_days
-    on normalised.traced_on = query_days.traced_on
-    and normalised.normalised_query = query_days.normalised_query
+    on traces.traced_on = query_days.traced_on
+    and questions.normalised_query = query_days.normalised_query

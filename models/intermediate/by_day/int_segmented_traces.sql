@@ -1,5 +1,6 @@
 with retrievals as (
     select * from {{ ref('fct_retrievals') }}
+    where {{ is_affected('traced_on') }}
 ),
 
 described as (
@@ -37,5 +38,7 @@ described as (
 
 select
     *,
-    md5_number_lower(segments::varchar) as segment_key
+    -- compared within a day only, whose rows are made together: it need not be the same hash for ever
+    hash(segments) as segment_key,
+    {{ current_day_version() }} as day_version
 from described

@@ -2,6 +2,7 @@ with combinations as (
     -- traces by the thousand share few combinations of segment values
     select traced_on, segment_key, to_json(any_value(segments)) as segments
     from {{ ref('int_segmented_traces') }}
+    where {{ is_affected('traced_on') }}
     group by traced_on, segment_key
 ),
 
@@ -21,5 +22,6 @@ select
                 string_split(segment_dimension, ' x '),
                 lambda name: coalesce(segments ->> name, error('vars: segment_dimensions: unknown dimension ' || name))
             ), ' x ')
-    end as segment_value
+    end as segment_value,
+    {{ current_day_version() }} as day_version
 from declared
