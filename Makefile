@@ -12,7 +12,7 @@ export RQ_LANDING ?= landing
 export RQ_WAREHOUSE ?= warehouse/retrieval_quality.duckdb
 export RQ_PUBLISHED ?= published
 
-.PHONY: help setup run demo nightly doctor drill freshness alert publish test test-slow lint format lock clean
+.PHONY: help setup run demo nightly doctor drill freshness alert publish test test-slow bench lint format lock clean
 
 help: ## what can be made (default)
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/' | expand -t 12
@@ -58,6 +58,9 @@ test: $(READY) ## everything CI runs
 
 test-slow: $(READY) ## simulations and exhaustive runs
 	$(BIN)/python -m pytest -m slow
+
+bench: $(READY) ## measure everything on this machine, write docs/benchmarks.md
+	$(BIN)/python benchmarks/run.py
 
 lint: $(READY) ## ruff, mypy, sqlfluff
 	$(BIN)/ruff check src tests benchmarks

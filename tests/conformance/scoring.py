@@ -169,10 +169,10 @@ class Scoring:
             )
 
 
-def compile_scoring(root: Path) -> Scoring:
+def compile_scoring(root: Path, cutoffs: Sequence[int] = CUTOFFS) -> Scoring:
     """Build an empty landing below `root` with dbt, and take the compiled scoring SQL from it."""
     warehouse = Warehouse(root)
-    _build_upstream(warehouse, _TARGET.rpartition(".")[2])
+    _build_upstream(warehouse, _TARGET.rpartition(".")[2], cutoffs)
     nodes = json.loads((root / "target" / "manifest.json").read_text())["nodes"]
     order = _in_dependency_order(nodes, _TARGET)
     catalog = nodes[_TARGET]["database"]
@@ -201,7 +201,7 @@ def compile_scoring(root: Path) -> Scoring:
     return Scoring(connection, tuple(metric for (metric,) in metrics), tuple(fills))
 
 
-def _build_upstream(warehouse: Warehouse, model: str) -> None:
+def _build_upstream(warehouse: Warehouse, model: str, cutoffs: Sequence[int]) -> None:
     """`dbt build` of a model and what it is made of, without the tests, over nothing."""
     from dbt.cli.main import dbtRunner
 
@@ -209,7 +209,7 @@ def _build_upstream(warehouse: Warehouse, model: str) -> None:
     arguments = [
         *("--quiet", "--no-print", "--log-level", "none", "--log-path", str(warehouse.root / "logs"), "build"),
         *("--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT / "profiles")),
-        *("--vars", json.dumps({"cutoffs": {"final": list(CUTOFFS), "retriever": [10]}})),
+        *("--vars", json.dumps({"cutoffs": {"final": list(cutoffs), "retriever": [10]}})),
         *("--select", f"+{model}", "metric_catalog", "--exclude-resource-type", "test", "unit_test"),
     ]
     try:
