@@ -148,6 +148,31 @@ def test_pooled_tuning_helps_many_small_segments() -> None:
     assert pooled.tuning.std() < own.tuning.std() / 2
 
 
+def test_unequal_inclusion_probabilities_are_weighted_back() -> None:
+    """Hard questions are audited five times as often; nobody knows which of the others were hard."""
+    rng = np.random.default_rng(11)
+    replicates, n = 1_500, 1_000
+    is_hard = rng.uniform(size=(replicates, n)) < 0.25
+    hits = rng.binomial(5, np.where(is_hard, 0.3, 0.7))
+    said = rng.binomial(hits, 0.85) + rng.binomial(5 - hits, 0.15)
+    truth = 0.25 * 0.3 + 0.75 * 0.7
+    chance = np.where(is_hard, 0.3, 0.06)
+    is_audited = rng.uniform(size=hits.shape) < chance
+    row = np.broadcast_to(np.arange(replicates)[:, None], hits.shape)
+    joint = pd.DataFrame({"replicate": row[is_audited], "trusted": hits[is_audited] / 5, "cheap": said[is_audited] / 5,
+                          "inclusion_probability": chance[is_audited], "weight": UNIT})  # fmt: skip
+    cheap = pd.DataFrame({"replicate": row[~is_audited], "value": said[~is_audited] / 5, "weight": UNIT})
+    result = prediction_powered(joint, cheap, ["replicate"])
+    assert result.estimate.mean() == pytest.approx(truth, abs=0.003)
+    assert share((result.ci_low <= truth) & (truth <= result.ci_high)) >= 0.93
+    # the standard error is what the estimates spread, and smaller than that of the audit alone
+    assert np.sqrt((result.std_error**2).mean()) == pytest.approx(result.estimate.std(), rel=0.07)
+    assert result.width_ratio.median() < 0.9
+    # the control: as if all had been chosen alike
+    unweighted = prediction_powered(joint.drop(columns="inclusion_probability"), cheap, ["replicate"])
+    assert share((unweighted.ci_low <= truth) & (truth <= unweighted.ci_high)) < 0.7
+
+
 def test_self_selected_labels_stay_wrong_whatever_is_done_to_them() -> None:
     """Feedback after failure: why `not_random` is refused. Weighting helps where the cell explains it."""
     rng = np.random.default_rng(3)
