@@ -96,7 +96,7 @@ def _predicted(pairs: pd.DataFrame, joint: pd.DataFrame, unlabelled: pd.DataFram
         labelled,
         unlabelled,
         PAIR,
-        sampling=pairs[["trusted_class", "cheap_class", "sampling"]].drop_duplicates(),
+        sampling=pairs[[*PAIR, "sampling"]],
         pool=[name for name in PAIR if name != "segment_value"],
         n_eff=pairs.loc[pairs["n_eff"] > 0, [*PAIR, "n_eff"]],
         confidence=confidence,
