@@ -8,7 +8,7 @@
 {% endmacro %}
 
 {% macro policy_seeds() %}
-    {{ return(['intent_rules', 'label_classes', 'label_signals', 'metric_catalog', 'rank_discounts', 'rating_words']) }}
+    {{ return(['corrections', 'intent_rules', 'label_classes', 'label_signals', 'metric_catalog', 'rank_discounts', 'rating_words']) }}
 {% endmacro %}
 
 {#- Their content as one hash, whatever the order of the rows. -#}

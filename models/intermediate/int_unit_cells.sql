@@ -2,13 +2,13 @@ with units as (
     select
         *,
         -- many-valued metrics stand between two neighbours on their grid
-        case when grid is null then score else round(floor(score / grid + 1e-9) * grid, 12) end as value
+        {{ on_grid('score', 'grid') }} as value
     from {{ ref('int_score_units') }}
 ),
 
 split as (
     -- the share of a unit that goes to the upper neighbour keeps the mean
-    select *, greatest(round(weight * (score - value) / grid), 0)::bigint as upper_weight
+    select *, {{ weight_above('weight', 'score', 'value', 'grid') }} as upper_weight
     from units
 )
 

@@ -127,11 +127,18 @@ NEEDS: Final = (
         "no upvote says whether the answer was right: see vars `upvote_without_correctness`; log `answer_correct`",
     ),
     Need(
-        _SCORED,
+        ("mart_corrected_estimates", *_SCORED),
         "select max((label_class = 'audit' and inclusion_probability is not null)::integer) from int_feedback",
         1,
         "no audited sample: those who give feedback choose themselves; "
         "land `feedback` with `signal` audit and `inclusion_probability`",
+    ),
+    Need(
+        ("mart_corrected_estimates",),
+        "select max((label_class = 'judge')::integer) from int_feedback",
+        1,
+        "no judge: an audit is corrected by implicit feedback alone, which says little; "
+        "land `feedback` with `signal` judge for all lists, or for a random part",
     ),
     Need(
         ("mart_retrieval_quality", "mart_segment_weekly"),

@@ -27,31 +27,53 @@ PREDICTION_POWERED = (
     "ci_high", "trusted_estimate", "trusted_low", "trusted_high", "width_ratio", "n_equivalent", "reason",
 )  # fmt: skip
 SELECTION_WEIGHTED = (
-    "n_labelled", "n_all", "n_eff", "covered_share", "lowest_propensity", "labelled_estimate", "estimate",
-    "std_error", "ci_low", "ci_high", "bound_low", "bound_high", "estimate_low", "estimate_high", "reason",
+    "n_labelled", "n_all", "n_eff", "covered_share", "lowest_propensity", "labelled_estimate", "labelled_low",
+    "labelled_high", "estimate", "std_error", "ci_low", "ci_high", "bound_low", "bound_high", "estimate_low",
+    "estimate_high", "reason",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class _Trusted:
-    """Moments of the labelled units of a group: Hajek means, and (co)variances of those means."""
+class _Sample:
+    """Moments of a group with both kinds of units: means, and (co)variances of those means."""
 
-    n: float  # units
-    n_eff: float  # (sum w)^2 / sum w^2, w = 1 / inclusion probability
+    n: float  # labelled units
+    n_eff: float  # (sum w)^2 / sum w^2, w = 1 / (sample rate x inclusion probability)
     mean_y: float
     mean_f: float
     var_y: float
     var_f: float
     cov: float
+    others_mean: float
+    others_var: float
 
 
 @dataclass(frozen=True)
-class _Cheap:
-    """Moments of the cheap score on the other units of a group."""
+class _Labelled:
+    """The labelled units of a group, cell by cell."""
 
-    n: float
-    mean: float
-    var: float  # of the mean
+    units: Floats
+    w: Floats  # 1 / (sample rate x inclusion probability)
+    logged: Floats  # 1 / sample rate
+    y: Floats
+    f: Floats
+
+    @property
+    def n(self) -> float:
+        return math.fsum(self.units)
+
+    @property
+    def n_eff(self) -> float:
+        return math.fsum(self.units * self.w) ** 2 / math.fsum(self.units * self.w**2)
+
+
+@dataclass(frozen=True)
+class _Others:
+    """The cheap scores of the units of a group that are not labelled, cell by cell."""
+
+    mass: Floats  # units, each counted 1 / sample rate
+    f: Floats
+    n: float  # their effective number
 
 
 def prediction_powered(
@@ -61,6 +83,7 @@ def prediction_powered(
     *,
     sampling: pd.DataFrame | str = "random",
     pool: Sequence[str] | None = None,
+    n_eff: pd.DataFrame | None = None,
     confidence: float = 0.95,
     lower: float = 0.0,
     upper: float = 1.0,
@@ -77,21 +100,29 @@ def prediction_powered(
     inclusion probabilities. Then a wrong cheap score costs width and never coverage. It is a
     normal-theory interval: with nearly constant scores and few labels it is too short, as any t.
 
+    With unequal inclusion probabilities the labelled count w = 1 / (sample rate x inclusion
+    probability), and nobody has to know those of the others: what the sample took too much of is
+    put back into their mean, mean f of the others + n / N (plain mean f of the labelled - weighted
+    mean f of the labelled). It is the generalised difference estimator of Cassel, Sarndal and
+    Wretman (1976), tuned; its variance is the sum of squared influences. Equal probabilities give
+    the formulas above.
+
     Args:
-        joint: the labelled units: `keys`, `trusted` and `cheap` (scores in [lower, upper]),
-            `weight` (integer millionths of a unit) and, where strata were sampled at different
-            rates, `inclusion_probability` in (0, 1]: units count 1 / inclusion_probability.
-        cheap: the units that are not labelled: `keys`, `value`, `weight` and, where joint has it,
-            `inclusion_probability` in [0, 1): units count 1 / (1 - inclusion_probability), what
-            the sample left of each stratum.
+        joint: the labelled units: `keys`, `trusted` and `cheap` (scores in [lower, upper]) and
+            `weight` (integer millionths of a unit). Optional: `inclusion_probability` in (0, 1], of
+            a logged unit to be labelled, and `sample_rate` in (0, 1], of a unit to be logged.
+        cheap: the units that are not labelled: `keys`, `value` and `weight` (integer millionths of
+            a unit, where sample rates vary each counted 1 / its sample rate).
         keys: the columns that name a segment.
         sampling: how the labelled were chosen: "random", or anything else, which is refused. One
             word for all, or a frame with `sampling` and any of `keys`.
         pool: those of `keys` that segments of one pool share; None pools nothing.
+        n_eff: `keys` and `n_eff`, unique in `keys`: the effective number of the other units where
+            their sample rates vary. A segment it does not name has sum(weight) / 1e6.
 
     Returns:
-        One row per segment of either frame, sorted by `keys`: keys, n_trusted, n_cheap (units),
-        n_eff (of the trusted), tuning (0: trusted alone), tuning_source (own | pooled), correlation
+        One row per segment of either frame, sorted by `keys`: keys, n_trusted (units), n_cheap
+        (effective units), n_eff (of the trusted), tuning (0: trusted alone), tuning_source (own | pooled), correlation
         (of y and f), estimate, std_error (with the factor), ci_low, ci_high, trusted_estimate,
         trusted_low, trusted_high (the trusted alone, t with n - 1), width_ratio (interval over
         that of the trusted alone, before cutting to the range), n_equivalent (trusted units that
@@ -103,37 +134,46 @@ def prediction_powered(
         ValueError: a column is missing, a score, weight or inclusion probability is impossible.
     """
     _check(confidence, lower, upper, keys, {*PREDICTION_POWERED, "trusted", "cheap", "value", "weight"})
-    stratified = "inclusion_probability" in joint.columns
-    extra = ["inclusion_probability"] if stratified else []
+    chances = ["inclusion_probability", "sample_rate"]
+    extra = [name for name in chances if name in joint.columns]
     trusted_rows = _summed(joint, keys, ["trusted", "cheap"], extra, "joint", lower, upper)
-    cheap_rows = _summed(cheap, keys, ["value"], extra, "cheap", lower, upper)
-    if stratified:
-        chance, left = trusted_rows["inclusion_probability"], cheap_rows["inclusion_probability"]
-        if not ((chance > 0) & (chance <= 1)).all() or not ((left >= 0) & (left < 1)).all():
-            raise ValueError("inclusion_probability must be in (0, 1] in joint and in [0, 1) in cheap")
-        trusted_rows = trusted_rows.assign(_w=1 / chance)
-        cheap_rows = cheap_rows.assign(_w=1 / (1 - left))
-    else:
-        trusted_rows, cheap_rows = trusted_rows.assign(_w=1.0), cheap_rows.assign(_w=1.0)
+    cheap_rows = _summed(cheap, keys, ["value"], [], "cheap", lower, upper)
+    for name in extra:
+        if not ((trusted_rows[name] > 0) & (trusted_rows[name] <= 1)).all():
+            raise ValueError(f"joint: {name} must be in (0, 1]")
+    chosen, logged = (trusted_rows[name] if name in extra else 1.0 for name in chances)
+    trusted_rows = trusted_rows.assign(_w=1 / (logged * chosen), _logged=1 / logged)
 
     groups, (trusted_number, cheap_number) = _numbered([trusted_rows, cheap_rows], keys)
-    trusted = {i: _trusted(*part) for i, part in _by_group(trusted_rows, trusted_number, ["trusted", "cheap"])}
-    others = {i: _cheap(*part) for i, part in _by_group(cheap_rows, cheap_number, ["value"])}
+    effective = _effective(groups, keys, n_eff)
+    trusted = {
+        i: _Labelled(*part)
+        for i, part in _by_group(trusted_rows, trusted_number, ["_w", "_logged", "trusted", "cheap"])
+    }
+    others = {
+        i: _Others(mass, f, math.fsum(mass) if math.isnan(effective[i]) else float(effective[i]))
+        for i, (mass, f) in _by_group(cheap_rows, cheap_number, ["value"])
+    }
     is_random = _is_random(groups, keys, sampling)
-    reasons = [_reason(trusted.get(i), others.get(i), bool(is_random[i])) for i in range(len(groups))]
-    tunings = _tunings(groups, pool, trusted, others, is_random)
+    samples = {
+        i: _sample(trusted[i], others[i])
+        for i in trusted
+        if i in others and is_random[i] and trusted[i].n > 1 and others[i].n > 1
+    }
+    tunings = _tunings(groups, pool, samples)
 
     records = []
-    for number, reason in enumerate(reasons):
-        labelled, rest = trusted.get(number), others.get(number)
+    for number in range(len(groups)):
+        labelled, rest, sample = trusted.get(number), others.get(number), samples.get(number)
+        reason = _reason(labelled, rest, sample, bool(is_random[number]))
         record: dict[str, object] = {
             "n_trusted": labelled.n if labelled else 0.0,
             "n_cheap": rest.n if rest else 0.0,
             "n_eff": labelled.n_eff if labelled else 0.0,
             "reason": reason,
         }
-        if reason is None and labelled is not None and rest is not None:
-            record |= _estimate(labelled, rest, *tunings[number], confidence, lower, upper)
+        if reason is None and sample is not None:
+            record |= _estimate(sample, *tunings[number], confidence, lower, upper)
         records.append(record)
     table = pd.DataFrame(records, columns=list(PREDICTION_POWERED))
     texts = ["tuning_source", "reason"]
@@ -142,78 +182,75 @@ def prediction_powered(
 
 
 def _estimate(
-    labelled: _Trusted, rest: _Cheap, tuning: float, source: str, confidence: float, lower: float, upper: float
+    sample: _Sample, tuning: float, source: str, confidence: float, lower: float, upper: float
 ) -> dict[str, object]:
-    n = labelled.n_eff
-    variance = labelled.var_y + tuning**2 * (labelled.var_f + rest.var) - 2 * tuning * labelled.cov
+    n = sample.n_eff
+    variance = sample.var_y + tuning**2 * (sample.var_f + sample.others_var) - 2 * tuning * sample.cov
     if n < SMALL_SAMPLE:
         variance *= (n - 1) / (n - 2)
     std_error = math.sqrt(max(variance, 0.0))
-    estimate = min(max(labelled.mean_y + tuning * (rest.mean - labelled.mean_f), lower), upper)
+    estimate = min(max(sample.mean_y + tuning * (sample.others_mean - sample.mean_f), lower), upper)
     level = 0.5 + confidence / 2
     half = float(special.stdtrit(n - 2, level)) * std_error
-    alone = float(special.stdtrit(n - 1, level)) * math.sqrt(labelled.var_y)
-    spread = math.sqrt(labelled.var_y * labelled.var_f)
+    alone = float(special.stdtrit(n - 1, level)) * math.sqrt(sample.var_y)
+    spread = math.sqrt(sample.var_y * sample.var_f)
     return {
         "tuning": tuning,
         "tuning_source": source,
-        "correlation": labelled.cov / spread if spread > 0 else math.nan,
+        "correlation": sample.cov / spread if spread > 0 else math.nan,
         "estimate": estimate,
         "std_error": std_error,
         "ci_low": max(estimate - half, lower),
         "ci_high": min(estimate + half, upper),
-        "trusted_estimate": labelled.mean_y,
-        "trusted_low": max(labelled.mean_y - alone, lower),
-        "trusted_high": min(labelled.mean_y + alone, upper),
+        "trusted_estimate": sample.mean_y,
+        "trusted_low": max(sample.mean_y - alone, lower),
+        "trusted_high": min(sample.mean_y + alone, upper),
         "width_ratio": half / alone,
-        "n_equivalent": labelled.n * (alone / half) ** 2 if half > 0 else math.inf,
+        "n_equivalent": sample.n * (alone / half) ** 2 if half > 0 else math.inf,
     }
 
 
-def _trusted(units: Floats, w: Floats, y: Floats, f: Floats) -> _Trusted:
-    n, mass = math.fsum(units), math.fsum(units * w)
+def _sample(labelled: _Labelled, rest: _Others) -> _Sample:
+    """Moments of a group with more than one unit of either kind."""
+    units, w, logged, y, f = labelled.units, labelled.w, labelled.logged, labelled.y, labelled.f
+    n, mass = labelled.n, math.fsum(units * w)
     mean_y, mean_f = math.fsum(units * w * y) / mass, math.fsum(units * w * f) / mass
-    squared = units * w**2
-    scale = n / (n - 1) / mass**2 if n > 1 else math.nan
-    return _Trusted(
+    logged_mass, others_mass = math.fsum(units * logged), math.fsum(rest.mass)
+    put_back = math.fsum(units * logged * (f - mean_f)) / others_mass
+    others_mean = math.fsum(rest.mass * rest.f) / others_mass + put_back
+    # how a labelled unit moves mean y, and the contrast of the two means of f
+    on_y = w / mass
+    on_f = (w * ((logged_mass + others_mass) / mass) - logged) / others_mass
+    scale = n / (n - 1)
+    return _Sample(
         n=n,
-        n_eff=mass**2 / math.fsum(squared),
+        n_eff=labelled.n_eff,
         mean_y=mean_y,
         mean_f=mean_f,
-        var_y=scale * math.fsum(squared * (y - mean_y) ** 2),
-        var_f=scale * math.fsum(squared * (f - mean_f) ** 2),
-        cov=scale * math.fsum(squared * (y - mean_y) * (f - mean_f)),
+        var_y=scale * math.fsum(units * on_y**2 * (y - mean_y) ** 2),
+        var_f=scale * math.fsum(units * on_f**2 * (f - mean_f) ** 2),
+        cov=scale * math.fsum(units * on_y * on_f * (y - mean_y) * (f - mean_f)),
+        others_mean=others_mean,
+        others_var=math.fsum(rest.mass * (rest.f - others_mean) ** 2) / others_mass / (rest.n - 1),
     )
 
 
-def _cheap(units: Floats, w: Floats, f: Floats) -> _Cheap:
-    n, mass = math.fsum(units), math.fsum(units * w)
-    mean = math.fsum(units * w * f) / mass
-    scale = n / (n - 1) / mass**2 if n > 1 else math.nan
-    return _Cheap(n, mean, scale * math.fsum(units * w**2 * (f - mean) ** 2))
-
-
-def _reason(labelled: _Trusted | None, rest: _Cheap | None, is_random: bool) -> str | None:
+def _reason(labelled: _Labelled | None, rest: _Others | None, sample: _Sample | None, is_random: bool) -> str | None:
     if not is_random:
         return "not_random"
     if labelled is None or labelled.n_eff < MIN_TRUSTED:
         return "too_few_trusted"
-    if rest is None or rest.n < 2:
+    if rest is None or rest.n < 2 or sample is None:
         return "no_cheap"
-    return None if labelled.var_y > 0 else "no_variation"
+    return None if sample.var_y > 0 else "no_variation"
 
 
 def _tunings(
-    groups: pd.DataFrame,
-    pool: Sequence[str] | None,
-    trusted: dict[int, _Trusted],
-    others: dict[int, _Cheap],
-    is_random: NDArray[np.bool_],
+    groups: pd.DataFrame, pool: Sequence[str] | None, samples: dict[int, _Sample]
 ) -> dict[int, tuple[float, str]]:
     """Tuning of every segment with both kinds of units, and whether it is its own or its pool's."""
-    members = [i for i in trusted if i in others and is_random[i] and trusted[i].n > 1 and others[i].n > 1]
     if pool is None:
-        return {i: (_tuning([(trusted[i], others[i])]), "own") for i in members}
+        return {i: (_tuning([sample]), "own") for i, sample in samples.items()}
     unknown = [name for name in pool if name not in groups.columns]
     if unknown:
         raise ValueError(f"pool names columns outside keys: {unknown}")
@@ -222,22 +259,22 @@ def _tunings(
         number = (
             groups.groupby(list(pool), dropna=False, sort=False, observed=True).ngroup().to_numpy().astype(np.int64)
         )
-    pairs: dict[int, list[tuple[_Trusted, _Cheap]]] = {}
-    for i in members:
-        pairs.setdefault(int(number[i]), []).append((trusted[i], others[i]))
-    pooled = {which: _tuning(parts) for which, parts in pairs.items()}
+    pools: dict[int, list[_Sample]] = {}
+    for i, sample in samples.items():
+        pools.setdefault(int(number[i]), []).append(sample)
+    pooled = {which: _tuning(parts) for which, parts in pools.items()}
     return {
         i: (pooled[int(number[i])], "pooled")
-        if trusted[i].n < POOLED_BELOW and len(pairs[int(number[i])]) > 1
-        else (_tuning([(trusted[i], others[i])]), "own")
-        for i in members
+        if sample.n < POOLED_BELOW and len(pools[int(number[i])]) > 1
+        else (_tuning([sample]), "own")
+        for i, sample in samples.items()
     }
 
 
-def _tuning(parts: list[tuple[_Trusted, _Cheap]]) -> float:
+def _tuning(parts: list[_Sample]) -> float:
     """The tuning in [0, 1] that minimises the sum of n^2 x variance of the estimates."""
-    gain = math.fsum(labelled.n**2 * labelled.cov for labelled, _ in parts)
-    cost = math.fsum(labelled.n**2 * (labelled.var_f + rest.var) for labelled, rest in parts)
+    gain = math.fsum(sample.n**2 * sample.cov for sample in parts)
+    cost = math.fsum(sample.n**2 * (sample.var_f + sample.others_var) for sample in parts)
     return min(max(gain / cost, 0.0), 1.0) if cost > 0 else 0.0
 
 
@@ -262,6 +299,7 @@ def selection_weighted(
     keys: Sequence[str],
     cells: Sequence[str],
     *,
+    n_eff: pd.DataFrame | None = None,
     confidence: float = 0.95,
     lower: float = 0.0,
     upper: float = 1.0,
@@ -283,11 +321,15 @@ def selection_weighted(
         population: `keys`, `cells` and `weight`: all units of the cell, labelled or not.
         keys: the columns that name a group.
         cells: the columns that name a cell within a group, such as intent or rank.
+        n_eff: `keys` and `n_eff`, unique in `keys`: how many independent units the labels of a
+            group are worth where several come from one session; counts are scaled to it. A group it
+            does not name has sum(weight) / 1e6.
 
     Returns:
-        One row per group of `population`, sorted by `keys`: keys, n_labelled, n_all (units), n_eff,
-        covered_share (of all units: those in cells with a label), lowest_propensity (of these
-        cells), labelled_estimate (unweighted), estimate, std_error, ci_low, ci_high, bound_low,
+        One row per group of `population`, sorted by `keys`: keys, n_labelled (independent units),
+        n_all (units), n_eff, covered_share (of all units: those in cells with a label),
+        lowest_propensity (of these cells), labelled_estimate, labelled_low, labelled_high
+        (unweighted, t with n_labelled - 1), estimate, std_error, ci_low, ci_high, bound_low,
         bound_high, estimate_low, estimate_high (the uncovered share scored lower and upper),
         reason: NULL, or `no_labels`, `too_few_labelled` (n_eff below 10), and then no estimate.
 
@@ -300,6 +342,7 @@ def selection_weighted(
     scores = _summed(labelled, names, ["value"], [], "labelled", lower, upper)
     everyone = _summed(population, names, [], [], "population", lower, upper)
     groups, (number,) = _numbered([everyone], keys)
+    effective = _effective(groups, keys, n_eff)
     everyone = everyone.assign(_group=number).rename(columns={"weight": "_all"})
     in_cell = scores.groupby(names, dropna=False, observed=True)["weight"].sum().rename("_labelled").reset_index()
     sizes = everyone.merge(in_cell, on=names, how="left", validate="one_to_one")
@@ -313,8 +356,9 @@ def selection_weighted(
     n_all = np.bincount(sizes["_group"], sizes["_all"], size) / MILLIONTHS
     covered = np.bincount(sizes["_group"], sizes["_all"].where(is_covered, 0), size) / MILLIONTHS
     records: list[dict[str, object]] = [{"n_labelled": 0.0, "n_eff": 0.0, "reason": "no_labels"} for _ in range(size)]
-    for group, (units, w, y) in _by_group(rows, rows["_group"].to_numpy(dtype=np.int64), ["value"]):
-        records[group] = _hajek(units, w, y, confidence, lower, upper)
+    for group, (units, w, y) in _by_group(rows, rows["_group"].to_numpy(dtype=np.int64), ["_w", "value"]):
+        independent = math.fsum(units) if math.isnan(effective[group]) else float(effective[group])
+        records[group] = _hajek(units * (independent / math.fsum(units)), w, y, confidence, lower, upper)
     table = pd.DataFrame(records, columns=list(SELECTION_WEIGHTED)).assign(
         n_all=n_all, covered_share=np.divide(covered, n_all, out=np.full(size, np.nan), where=n_all > 0)
     )
@@ -345,10 +389,16 @@ def _hajek(units: Floats, w: Floats, y: Floats, confidence: float, lower: float,
     mean = math.fsum(units * w * y) / mass
     std_error = math.sqrt(n / (n - 1) * math.fsum(squared * (y - mean) ** 2)) / mass
     half = float(special.stdtrit(n_eff - 1, 0.5 + confidence / 2)) * std_error
+    plain = math.fsum(units * y) / n
+    plain_half = float(special.stdtrit(n - 1, 0.5 + confidence / 2)) * math.sqrt(
+        math.fsum(units * (y - plain) ** 2) / n / (n - 1)
+    )
     return {
         **counts,
         "lowest_propensity": 1 / float(w.max()),
-        "labelled_estimate": math.fsum(units * y) / n,
+        "labelled_estimate": plain,
+        "labelled_low": max(plain - plain_half, lower),
+        "labelled_high": min(plain + plain_half, upper),
         "estimate": mean,
         "std_error": std_error,
         "ci_low": max(mean - half, lower),
@@ -398,11 +448,25 @@ def _numbered(frames: list[pd.DataFrame], keys: Sequence[str]) -> tuple[pd.DataF
     return names.iloc[row_of_group].reset_index(drop=True), list(np.split(number, ends))
 
 
+def _effective(groups: pd.DataFrame, keys: Sequence[str], n_eff: pd.DataFrame | None) -> Floats:
+    """The effective number of units that is declared for each group; NaN where none is."""
+    if n_eff is None:
+        return np.full(len(groups), np.nan)
+    missing = [name for name in (*keys, "n_eff") if name not in n_eff.columns]
+    if missing:
+        raise ValueError(f"n_eff lacks the columns {missing}")
+    declared = groups.merge(n_eff[[*keys, "n_eff"]], on=list(keys), how="left", validate="many_to_one")["n_eff"]
+    numbers = declared.to_numpy(dtype=np.float64, na_value=np.nan)
+    if (numbers <= 0).any():
+        raise ValueError("n_eff must be above 0")
+    return numbers
+
+
 def _by_group(rows: pd.DataFrame, number: Ints, scores: list[str]) -> Iterator[tuple[int, list[Floats]]]:
-    """Yield every group with its units, weights of a unit, and scores, row by row."""
+    """Yield every group with its units and its scores, row by row."""
     order = np.argsort(number, kind="stable")
     present, first = np.unique(number[order], return_index=True)
     columns = [rows["weight"].to_numpy()[order] / MILLIONTHS]
-    columns += [rows[name].to_numpy(dtype=np.float64)[order] for name in ("_w", *scores)]
+    columns += [rows[name].to_numpy(dtype=np.float64)[order] for name in scores]
     for group, start, end in zip(present, first, np.append(first[1:], len(order)), strict=len(present) > 0):
         yield int(group), [column[start:end] for column in columns]

@@ -539,11 +539,16 @@ GRAINS = {
     "fct_query_scores": ["trace_id", "stage", "label_class", "k"],
     "int_score_histograms": ["traced_on", *SEGMENT, "value"],
     "int_score_denominators": ["traced_on", *SEGMENT],
+    "int_listed_units": ["traced_on", *SEGMENT[:4], "intent", "n_listed"],
+    "int_judged_places": ["traced_on", *SEGMENT[:3], "k", "intent", "rank", "value"],
     "int_score_histograms_hourly": ["bucket_at", *SEGMENT, "value"],
     "int_score_denominators_hourly": ["bucket_at", *SEGMENT],
     "int_windows": ["window_name", "window_start_at"],
     "mart_retrieval_quality": ["window_name", "window_start_at", *SEGMENT],
     "mart_segment_weekly": ["week_start_on", *SEGMENT],
+    "mart_corrected_estimates": [
+        "window_name", "window_start_at", *SEGMENT[:4], "method", "trusted_class", "cheap_class", "metric", "k",
+    ],
     "dim_metrics": ["metric"],
     "dim_label_classes": ["label_class"],
     "dim_versions": [

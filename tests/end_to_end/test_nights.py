@@ -28,7 +28,8 @@ FILLED = (
     "stg_retrieval_traces", "stg_feedback", "stg_queries", "stg_qrels", "stg_eval_runs",
     "int_relevance_labels", "int_relevant_sets", "int_judged_chunks", "fct_retrievals", "fct_query_scores",
     "int_score_histograms", "int_score_denominators", "int_score_histograms_hourly", "int_score_denominators_hourly",
-    "mart_retrieval_quality", "mart_segment_weekly", "dim_versions",
+    "int_listed_units", "int_joint_histograms", "int_judged_places",
+    "mart_retrieval_quality", "mart_segment_weekly", "mart_corrected_estimates", "dim_versions",
 )  # fmt: skip
 Contents = dict[str, list[tuple[object, ...]]]
 
@@ -55,23 +56,30 @@ def thumb(number: int, given_day: int, **other: object) -> dict[str, object]:
     } | other
 
 
+def verdict(number: int, signal: str) -> dict[str, object]:
+    chance = {"inclusion_probability": 0.25 + number % 4 / 4} if signal == "audit" else {}
+    return thumb(number, 4) | {"feedback_id": f"{signal}{number}", "signal": signal} | chance
+
+
 def nights() -> list[list[tuple[str, str, list[dict[str, object]]]]]:
     """Three nights of (contract, file, rows): with what makes nights differ from one another."""
     first = [trace(n, n % 4) for n in range(24)]
+    labels = [*(thumb(n, 4) for n in range(12)), *(verdict(n, "audit") for n in range(0, 16, 2))]
     evaluation = [trace(100 + n, 2, query_id=f"q{n}", eval_run_id="e1") for n in range(3)]
     moved = trace(5, 3) | {"ingested_at": FIRST_DAY + 6 * DAY}  # its day was 1, and is emptied of it
     rerouting = trace(200, 1, session="s8")  # a second trace of the session: its label has to choose
     return [
         [
             ("retrieval_traces", "a.jsonl", first),
-            ("feedback", "a.jsonl", [thumb(n, 4) for n in range(12)]),
+            ("feedback", "a.jsonl", labels),
             ("queries", "a.jsonl", [{"query_id": f"q{n}", "query": f"q {n}", "query_set": "gold"} for n in range(4)]),
             ("qrels", "a.jsonl", [{"query_id": f"q{n}", "chunk_id": f"c{n}", "grade": n} for n in range(4)]),
         ],
         [
             ("retrieval_traces", "b.jsonl", [*evaluation, *first[:3], moved]),
             ("eval_runs", "a.jsonl", [{"eval_run_id": "e1", "started_at": FIRST_DAY + 2 * DAY, "query_set": "gold"}]),
-            ("feedback", "b.jsonl", [thumb(30, 5), thumb(13, 5)]),  # the first is before its trace
+            # the first is before its trace
+            ("feedback", "b.jsonl", [thumb(30, 5), thumb(13, 5), *(verdict(n, "judge") for n in range(20))]),
         ],
         [
             ("retrieval_traces", "c.jsonl", [rerouting, trace(30, 4), trace(31, 8), {"trace_id": "broken"}]),

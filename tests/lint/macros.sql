@@ -32,3 +32,5 @@
 {% macro policy_fingerprint() %}'fingerprint'{% endmacro %}
 {% macro current_policy_version() %}(select max(policy_version) from int_policy_versions){% endmacro %}
 {% macro ruled_intent(query) %}nullif({{ query }}, ''){% endmacro %}
+{% macro on_grid(score, grid) %}coalesce({{ score }}, {{ grid }}){% endmacro %}
+{% macro weight_above(weight, score, value, grid) %}coalesce({{ weight }}, {{ score }}, {{ value }}, {{ grid }}){% endmacro %}

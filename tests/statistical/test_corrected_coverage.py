@@ -148,6 +148,31 @@ def test_pooled_tuning_helps_many_small_segments() -> None:
     assert pooled.tuning.std() < own.tuning.std() / 2
 
 
+def test_unequal_inclusion_probabilities_are_weighted_back() -> None:
+    """Hard questions are audited five times as often; nobody knows which of the others were hard."""
+    rng = np.random.default_rng(11)
+    replicates, n = 1_500, 1_000
+    is_hard = rng.uniform(size=(replicates, n)) < 0.25
+    hits = rng.binomial(5, np.where(is_hard, 0.3, 0.7))
+    said = rng.binomial(hits, 0.85) + rng.binomial(5 - hits, 0.15)
+    truth = 0.25 * 0.3 + 0.75 * 0.7
+    chance = np.where(is_hard, 0.3, 0.06)
+    is_audited = rng.uniform(size=hits.shape) < chance
+    row = np.broadcast_to(np.arange(replicates)[:, None], hits.shape)
+    joint = pd.DataFrame({"replicate": row[is_audited], "trusted": hits[is_audited] / 5, "cheap": said[is_audited] / 5,
+                          "inclusion_probability": chance[is_audited], "weight": UNIT})  # fmt: skip
+    cheap = pd.DataFrame({"replicate": row[~is_audited], "value": said[~is_audited] / 5, "weight": UNIT})
+    result = prediction_powered(joint, cheap, ["replicate"])
+    assert result.estimate.mean() == pytest.approx(truth, abs=0.003)
+    assert share((result.ci_low <= truth) & (truth <= result.ci_high)) >= 0.93
+    # the standard error is what the estimates spread, and smaller than that of the audit alone
+    assert np.sqrt((result.std_error**2).mean()) == pytest.approx(result.estimate.std(), rel=0.07)
+    assert result.width_ratio.median() < 0.9
+    # the control: as if all had been chosen alike
+    unweighted = prediction_powered(joint.drop(columns="inclusion_probability"), cheap, ["replicate"])
+    assert share((unweighted.ci_low <= truth) & (truth <= unweighted.ci_high)) < 0.7
+
+
 def test_self_selected_labels_stay_wrong_whatever_is_done_to_them() -> None:
     """Feedback after failure: why `not_random` is refused. Weighting helps where the cell explains it."""
     rng = np.random.default_rng(3)
@@ -177,3 +202,31 @@ def test_self_selected_labels_stay_wrong_whatever_is_done_to_them() -> None:
     by_failure = selection_weighted(*frames(np.where(hits <= 2, 0.04, 0.012)), ["w"], ["hard"])
     assert by_failure.estimate.mean() < truth - 0.08
     assert share((by_failure.ci_low <= truth) & (truth <= by_failure.ci_high)) < 0.5
+
+
+def test_judged_places_of_a_session_count_as_one() -> None:
+    """Half of the sessions that judge do so at one rank, half at all five; a session is mostly good or mostly bad."""
+    rng = np.random.default_rng(5)
+    replicates, n, k = 600, 2_000, 5
+    quality = rng.beta(0.3, 0.5, size=(replicates, n))
+    truth = 0.3 / 0.8
+    relevant = rng.uniform(size=(replicates, n, k)) < quality[..., None]
+    judges = rng.uniform(size=(replicates, n)) < 0.05
+    # one rank: the first ones more often, whatever is there
+    favourite = rng.choice(k, size=(replicates, n), p=[0.5, 0.2, 0.1, 0.1, 0.1])
+    is_thorough = rng.uniform(size=(replicates, n)) < 0.5
+    judged = judges[..., None] & (is_thorough[..., None] | (favourite[..., None] == np.arange(k)))
+    window, _, rank = np.nonzero(judged)
+    labelled = pd.DataFrame({"w": window, "rank": rank, "value": relevant[judged].astype(float), "weight": UNIT})
+    shown = pd.DataFrame({"w": np.repeat(np.arange(replicates), k), "rank": np.tile(np.arange(k), replicates),
+                          "weight": n * UNIT})  # fmt: skip
+    of_session = judged.sum(axis=2)
+    n_eff = of_session.sum(axis=1) ** 2 / (of_session**2).sum(axis=1)
+    independent = pd.DataFrame({"w": np.arange(replicates), "n_eff": n_eff})
+    result = selection_weighted(labelled, shown, ["w"], ["rank"], n_eff=independent)
+    assert result.estimate.mean() == pytest.approx(truth, abs=0.005)
+    for kind in ("ci", "bound"):
+        assert share((result[f"{kind}_low"] <= truth) & (truth <= result[f"{kind}_high"])) >= 0.93, kind
+    # the control: as if every place were a session of its own
+    naive = selection_weighted(labelled, shown, ["w"], ["rank"])
+    assert share((naive.ci_low <= truth) & (truth <= naive.ci_high)) < 0.90

@@ -58,6 +58,7 @@ from retrieval_quality.demo.tokens import (
     stemmed_tokens,
 )
 from retrieval_quality.demo.traffic import paraphrase, plan
+from retrieval_quality.demo.verdicts import AUDIT_SHARE
 
 MODULES = ("argparse", "asyncio", "collections", "email", "logging", "os", "topics", "typing")
 DAYS = 6
@@ -414,7 +415,7 @@ def test_the_regression_is_visible_and_agrees_with_the_summary(demo: DemoSummary
 
 
 def test_feedback_follows_the_contract_and_is_called_simulated(demo: DemoSummary) -> None:
-    feedback = rows_of(demo.landing, "feedback")
+    feedback = [row for row in rows_of(demo.landing, "feedback") if row["signal"] not in ("audit", "judge")]
     traces = {r["trace_id"]: r for r in rows_of(demo.landing, "retrieval_traces")}
     assert all(row["simulated"] is True for row in feedback)
     assert {row["signal"] for row in feedback} == {"copy", "reformulation", "thumb"}
@@ -432,6 +433,24 @@ def test_feedback_follows_the_contract_and_is_called_simulated(demo: DemoSummary
     assert 0.5 < named < 0.95
     assert any("answer_correct" in row for row in feedback)
     assert 0.12 < demo.n_sessions_with_feedback / demo.n_sessions < 0.24
+
+
+def test_verdicts_judge_whole_lists_of_a_random_sample(demo: DemoSummary) -> None:
+    verdicts = [row for row in rows_of(demo.landing, "feedback") if row["signal"] in ("audit", "judge")]
+    shown: dict[str, set[str]] = {}
+    for row in rows_of(demo.landing, "retrieval_traces"):
+        shown[row["trace_id"]] = {hit["chunk_id"] for hit in row["retrieved"]}
+    judged: dict[tuple[str, str], list[str]] = {}
+    for row in verdicts:
+        assert row["simulated"] is True
+        assert row.get("inclusion_probability") == (AUDIT_SHARE if row["signal"] == "audit" else None)
+        judged.setdefault((row["signal"], row["trace_id"]), []).extend(row["chunk_ids"])
+    for (_, trace_id), chunks in judged.items():
+        assert sorted(chunks) == sorted(shown[trace_id])
+    assert 0.03 < demo.n_sessions_audited / demo.n_sessions < 0.1
+    assert 0.25 < demo.n_sessions_judged / demo.n_sessions < 0.42
+    audited = {trace_id for signal, trace_id in judged if signal == "audit"}
+    assert audited <= {trace_id for signal, trace_id in judged if signal == "judge"}
 
 
 def test_blemishes_are_counted_exactly(demo: DemoSummary) -> None:

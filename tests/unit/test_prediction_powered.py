@@ -181,10 +181,7 @@ def test_strata_sampled_at_different_rates_are_weighted_back() -> None:
         [("s", 1.0, 1.0, 20, 0.1), ("s", 0.0, 0.0, 80, 0.1), ("s", 1.0, 1.0, 40, 0.5), ("s", 0.0, 0.0, 10, 0.5)],
         columns=["g", "trusted", "cheap", "weight", "inclusion_probability"],
     ).assign(weight=lambda x: x.weight * UNIT)
-    cheap = pd.DataFrame(
-        [("s", 1.0, 180, 0.1), ("s", 0.0, 720, 0.1), ("s", 1.0, 40, 0.5), ("s", 0.0, 10, 0.5)],
-        columns=["g", "value", "weight", "inclusion_probability"],
-    ).assign(weight=lambda x: x.weight * UNIT)
+    cheap = cheap_frame({"s": {1.0: 180 + 40, 0.0: 720 + 10}})
     row = prediction_powered(joint, cheap, ["g"]).iloc[0]
     truth = (1_000 * 0.2 + 100 * 0.8) / 1_100
     assert row.trusted_estimate == pytest.approx(truth, abs=1e-12)  # unweighted it would be 60 / 150 = .4
@@ -197,13 +194,43 @@ def test_strata_sampled_at_different_rates_are_weighted_back() -> None:
     var = 150 / 149 * (w**2 * (y - truth) ** 2).sum() / w.sum() ** 2
     half = stats.t.ppf(0.975, row.n_eff - 1) * np.sqrt(var)
     assert row.trusted_high - row.trusted_low == pytest.approx(2 * half, rel=1e-12)
-    # a constant rate is no weighting
-    plain = prediction_powered(
-        joint.drop(columns="inclusion_probability"), cheap.drop(columns="inclusion_probability"), ["g"]
-    )
-    equal = prediction_powered(joint.assign(inclusion_probability=0.3), cheap.assign(inclusion_probability=0.3), ["g"])
-    for name in ("estimate", "std_error", "tuning", "n_eff"):
-        assert equal[name][0] == pytest.approx(plain[name][0], rel=1e-12)
+    # mean f of the others 220 / 950, put back 150 / 950 (.4 - .2545): .2545. How far a unit of A moves the
+    # contrast: (10 x 1,100 / 1,100 - 1) / 950, one of B: (2 - 1) / 950; a mean of y: 10 / 1,100, 2 / 1,100
+    on_f, on_y = np.repeat([9, 1], [100, 50]) / 950, w / 1_100
+    others = np.repeat([1.0, 0.0], [220, 730])
+    var_f = 150 / 149 * (on_f**2 * (y - truth) ** 2).sum()
+    cov = 150 / 149 * (on_f * on_y * (y - truth) ** 2).sum()
+    var_others = ((others - truth) ** 2).sum() / 950 / 949
+    assert row.tuning == pytest.approx(cov / (var_f + var_others), rel=1e-12)
+    factor = 1 if row.n_eff >= 100 else (row.n_eff - 1) / (row.n_eff - 2)
+    expected = factor * (var + row.tuning**2 * (var_f + var_others) - 2 * row.tuning * cov)
+    assert row.std_error == pytest.approx(np.sqrt(expected), rel=1e-12)
+
+
+def test_constant_rates_are_no_weighting() -> None:
+    joint, cheap = joint_frame({"a": JOINT}), cheap_frame({"a": CHEAP})
+    plain = prediction_powered(joint, cheap, ["g"])
+    # one in ten logged: every other unit stands for ten, and there are as many as before
+    rates = joint.assign(inclusion_probability=0.3, sample_rate=0.1)
+    n_eff = pd.DataFrame({"g": ["a"], "n_eff": [500.0]})
+    equal = prediction_powered(rates, cheap.assign(weight=cheap.weight * 10), ["g"], n_eff=n_eff)
+    for name in ("estimate", "std_error", "tuning", "n_trusted", "n_cheap", "n_eff", "trusted_low"):
+        assert equal[name][0] == pytest.approx(plain[name][0], rel=1e-12), name
+    with pytest.raises(ValueError, match="n_eff must be above 0"):
+        prediction_powered(joint, cheap, ["g"], n_eff=n_eff.assign(n_eff=0.0))
+    with pytest.raises(ValueError, match="n_eff lacks"):
+        prediction_powered(joint, cheap, ["g"], n_eff=n_eff[["g"]])
+
+
+def test_a_unit_that_was_logged_at_half_the_rate_counts_twice() -> None:
+    # rate 1: 10 x (1, 1), 10 others with f = 1; rate 1/2: 10 x (0, 0), 10 others with f = 0, each for two.
+    # mean y = mean f = 10 / 30 = mean f of the others: nothing to put back, nothing to correct
+    joint = joint_frame({"a": {(1.0, 1.0): 10, (0.0, 0.0): 10}}).assign(sample_rate=[1.0, 0.5])
+    n_eff = pd.DataFrame({"g": ["a"], "n_eff": [18.0]})  # (10 + 20)^2 / (10 + 40)
+    row = prediction_powered(joint, cheap_frame({"a": {1.0: 10, 0.0: 20}}), ["g"], n_eff=n_eff).iloc[0]
+    assert (row.n_trusted, row.n_cheap, row.n_eff) == (20, 18, pytest.approx(18))
+    assert row.trusted_estimate == pytest.approx(1 / 3)
+    assert row.estimate == pytest.approx(1 / 3)
 
 
 cells = st.dictionaries(
@@ -249,7 +276,7 @@ def test_bits_depend_neither_on_order_nor_on_other_segments() -> None:
     [
         ({"trusted": 1.5}, {}, "trusted must lie in"),
         ({"weight": 0.5}, {}, "whole numbers"),
-        ({"inclusion_probability": 0.0}, {}, "lacks the columns"),
+        ({"inclusion_probability": None}, {}, "must not be NULL"),
         ({}, {"keys": ["x"]}, "lacks the columns"),
         ({}, {"keys": ["trusted"]}, "keys must be"),
         ({}, {"confidence": 1.0}, "confidence < 1"),
@@ -261,9 +288,9 @@ def test_bad_input_is_named(change: dict[str, object], options: dict[str, object
     joint = joint_frame({"a": JOINT}).assign(**change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=message):
         prediction_powered(joint, cheap_frame({"a": CHEAP}), **{"keys": ["g"], **options})  # type: ignore[arg-type]
-    cheap = cheap_frame({"a": CHEAP}).assign(inclusion_probability=1.0)
-    with pytest.raises(ValueError, match=r"\[0, 1\) in cheap"):
-        prediction_powered(joint_frame({"a": JOINT}).assign(inclusion_probability=1.0), cheap, ["g"])
+    for name in ("inclusion_probability", "sample_rate"):
+        with pytest.raises(ValueError, match=rf"{name} must be in \(0, 1\]"):
+            prediction_powered(joint_frame({"a": JOINT}).assign(**{name: 0.0}), cheap_frame({"a": CHEAP}), ["g"])
 
 
 def test_nothing_gives_an_empty_typed_frame() -> None:
@@ -292,6 +319,8 @@ def test_selection_weights_by_hand() -> None:
     row = selection_weighted(LABELLED, POPULATION, ["g"], ["intent"]).iloc[0]
     assert (row.n_labelled, row.n_all, row.covered_share) == (60, 1_250, 0.8)
     assert row.labelled_estimate == pytest.approx(32 / 60)
+    alone = stats.t.ppf(0.975, 59) * np.sqrt(32 / 60 * 28 / 60 / 59)
+    assert (row.labelled_low, row.labelled_high) == pytest.approx((32 / 60 - alone, 32 / 60 + alone))
     assert row.estimate == pytest.approx(0.4 * 0.75 + 0.6 * 0.1)  # .36
     assert row.lowest_propensity == pytest.approx(1 / 30)
     assert row.n_eff == pytest.approx(1_000**2 / (40 * 100 + 20 * 900))
@@ -316,6 +345,16 @@ def test_equal_propensities_are_the_plain_mean() -> None:
     assert row.n_eff == pytest.approx(60)
     assert row.bound_low == pytest.approx(plain.bound_low, abs=1e-9)
     assert row.covered_share == 1
+
+
+def test_labels_that_come_in_clusters_count_as_few() -> None:
+    n_eff = pd.DataFrame({"g": ["w"], "n_eff": [30.0]})
+    plain = selection_weighted(LABELLED, POPULATION, ["g"], ["intent"]).iloc[0]
+    row = selection_weighted(LABELLED, POPULATION, ["g"], ["intent"], n_eff=n_eff).iloc[0]
+    assert (row.estimate, row.lowest_propensity, row.n_labelled) == (plain.estimate, plain.lowest_propensity, 30)
+    assert row.n_eff == pytest.approx(plain.n_eff / 2)
+    assert row.std_error**2 == pytest.approx(plain.std_error**2 * 2 * (30 / 29) / (60 / 59))
+    assert row.bound_high - row.bound_low > plain.bound_high - plain.bound_low
 
 
 def test_selection_refuses_and_raises() -> None:

@@ -20,7 +20,7 @@ from retrieval_quality.demo.landing import (
     landing_files,
     write_landing,
 )
-from retrieval_quality.demo.rows import eval_run_row, qrel_row, query_row, trace_row
+from retrieval_quality.demo.rows import eval_run_row, qrel_row, query_row, trace_row, verdict_row
 from retrieval_quality.demo.search import (
     INDEX_V1,
     INDEX_V2,
@@ -46,6 +46,7 @@ from retrieval_quality.demo.traffic import (
     simulate_sessions,
     start_of,
 )
+from retrieval_quality.demo.verdicts import Verdict, simulate_verdicts
 
 DEFAULT_SEED = 7
 DEFAULT_END_AT = datetime(2026, 11, 29, 23, 59, 59, tzinfo=UTC)
@@ -86,6 +87,8 @@ class DemoSummary:
     n_production_traces: int
     n_eval_traces: int
     n_sessions_with_feedback: int
+    n_sessions_audited: int
+    n_sessions_judged: int
     contracts: tuple[ContractFiles, ...]
     blemishes: tuple[Blemish, ...]
     nights: tuple[NightQuality, ...]
@@ -133,6 +136,7 @@ def build_demo(
     sessions = with_faults(tuple(simulate_sessions(world, sessions_per_day)))
     traces = tuple(trace for session in sessions for trace in session)
     feedback = simulate_feedback(sessions, world.seed)
+    verdicts = simulate_verdicts(sessions, world.seed)
     questions = eval_questions(corpus, world.seed, n_eval_queries)
     evaluations = tuple(simulate_evaluation(world, questions, day) for day in schedule.days)
 
@@ -141,6 +145,7 @@ def build_demo(
     files, contracts = landing_files(
         [
             *production.lines,
+            *_verdict_lines(corpus, verdicts, end=int(schedule.end_at.timestamp())),
             *_evaluation_lines(corpus, schedule, evaluations),
             *_label_lines(schedule, questions),
         ],
@@ -161,6 +166,8 @@ def build_demo(
         n_production_traces=len(traces),
         n_eval_traces=sum(len(e) for e in evaluations),
         n_sessions_with_feedback=len({f.session_id for f in feedback}),
+        n_sessions_audited=len({v.session_id for v in verdicts if v.signal == "audit"}),
+        n_sessions_judged=len({v.session_id for v in verdicts if v.signal == "judge"}),
         contracts=contracts,
         blemishes=production.blemishes,
         nights=tuple(_night_quality(e) for e in evaluations),
@@ -196,6 +203,7 @@ def format_summary(summary: DemoSummary) -> str:
         f"  {schedule.days[0]} to {schedule.days[-1]}",
         f"    {summary.n_sessions:,} simulated sessions, {summary.n_production_traces:,} traces",
         f"    simulated feedback on {share:.0%} of the sessions",
+        f"    {summary.n_sessions_audited:,} sessions audited, {summary.n_sessions_judged:,} judged (simulated)",
         f"    {summary.n_eval_traces:,} traces of {len(summary.nights)} scheduled evaluations",
         f"  {schedule.rollout_on}: {INDEX_V2.version} replaces {INDEX_V1.version}",
         f"  {schedule.regression_on}: {INDEX_V2_BROKEN.version} with a broken tokenizer, in part",
@@ -213,6 +221,13 @@ def _evaluation_lines(corpus: Corpus, schedule: Schedule, evaluations: Sequence[
         for trace in traces:
             yield delivery("retrieval_traces", trace.delivered_at, trace_row(trace, corpus))
         yield delivery("eval_runs", traces[-1].delivered_at, eval_run_row(schedule, day))
+
+
+def _verdict_lines(corpus: Corpus, verdicts: Sequence[Verdict], *, end: int) -> Iterator[Delivery]:
+    """Verdicts given by ``end`` (epoch seconds)."""
+    for verdict in verdicts:
+        if verdict.ts <= end:
+            yield delivery("feedback", verdict.ts, verdict_row(verdict, corpus))
 
 
 def _label_lines(schedule: Schedule, questions: Sequence[tuple[int, Passage]]) -> Iterator[Delivery]:

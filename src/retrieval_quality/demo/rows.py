@@ -19,6 +19,7 @@ from retrieval_quality.demo.traffic import (
     query_id_of,
     start_of,
 )
+from retrieval_quality.demo.verdicts import Verdict
 
 
 def trace_row(
@@ -77,6 +78,25 @@ def feedback_row(feedback: Feedback, corpus: Corpus) -> dict[str, object]:
             "dwell_ms": feedback.dwell_ms,
             "ts": feedback.ts,
             "ingested_at": feedback.delivered_at,
+            "simulated": True,
+        }
+    )
+
+
+def verdict_row(verdict: Verdict, corpus: Corpus) -> dict[str, object]:
+    """A simulated verdict in the ``feedback`` contract; absent values have no key."""
+    return _present(
+        {
+            "feedback_id": verdict.feedback_id,
+            "session_id": verdict.session_id,
+            "trace_id": verdict.trace_id,
+            "chunk_ids": [corpus.passages[i].chunk_id for i in verdict.chunks],
+            "rating": verdict.rating,
+            "signal": verdict.signal,
+            "inclusion_probability": verdict.inclusion_probability,
+            "rater_id": f"demo-{verdict.signal}",
+            "ts": verdict.ts,
+            "ingested_at": verdict.ts,
             "simulated": True,
         }
     )
