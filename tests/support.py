@@ -13,7 +13,7 @@ from unittest import mock
 import duckdb
 import pytest
 
-from retrieval_quality.build import build
+from retrieval_quality.build import BuildResult, build
 
 PROJECT = Path(__file__).parents[1]
 SHARED = PROJECT.parent / "shared"
@@ -60,18 +60,20 @@ class Warehouse:
         seeds: Mapping[str, str] | None = None,
         edits: Mapping[str, tuple[str, str]] | None = None,
         full_refresh: bool = False,
-    ) -> None:
+        unit_tests: bool = False,
+    ) -> BuildResult:
         """`dbt build` of the project, or of a copy: `seeds` replaces seed files by name (CSV text),
         `edits` one text by another in files by path.
         """
         self.landing.mkdir(parents=True, exist_ok=True)
         with mock.patch.dict(os.environ, self.environment):
-            build(
+            return build(
                 project_dir=self.project(seeds, edits) if seeds or edits else PROJECT,
                 profiles_dir=PROJECT / "profiles",
                 log_dir=self.root / "logs",
                 variables=json.dumps(dict(variables or {})),
                 full_refresh=full_refresh,
+                unit_tests=unit_tests,
             )
 
     @property

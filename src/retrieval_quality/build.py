@@ -100,11 +100,13 @@ def build(
     full_refresh: bool = False,
     target: str | None = None,
     select: str | None = None,
+    unit_tests: bool = False,
     on_node: Callable[[str], None] | None = None,
 ) -> BuildResult:
     """Run `dbt build` and let go of the database, whatever happened.
 
-    `variables` is the YAML of dbt's `--vars`, `select` its selection of nodes (default: all);
+    `variables` is the YAML of dbt's `--vars`, `select` its selection of nodes (default: all). dbt's unit
+    tests say something of the code, not of what landed: they run where `unit_tests` asks for them.
     `on_node` is called with the name of every node that starts, from dbt's threads. Nothing is
     written to standard output; dbt's log goes to `log_dir/dbt.log`. Raises VarsError and BuildFailed.
     """
@@ -127,6 +129,7 @@ def build(
         *(("--full-refresh",) if full_refresh else ()),
         *(("--target", target) if target else ()),
         *(("--select", *select.split()) if select else ()),
+        *(() if unit_tests else ("--exclude-resource-type", "unit_test")),
     ]
     started = time.perf_counter()
     try:

@@ -107,6 +107,7 @@ class Tiny:
             log_dir=self.root / "logs",
             variables=variables,
             target=target,
+            unit_tests=True,
         )
 
     def failed(self, variables: str | None = None, target: str | None = None) -> BuildFailed:
