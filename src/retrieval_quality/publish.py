@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -169,9 +169,12 @@ def _write_version(
     with closing(duckdb.connect(":memory:", config={"temp_directory": f"{staging}-spill"})) as con:
         con.execute("set timezone = 'UTC'")
         con.execute(f"attach {_literal(warehouse)} as warehouse (read_only)")
+        _begin_database(previous, staging / DATABASE_NAME)
         con.execute(f"attach {_literal(staging / DATABASE_NAME)} as out (storage_version '{STORAGE_VERSION}')")
         as_of = _as_of(con)
         published_at = dt.datetime.now(dt.UTC)
+        facts = {fact: _columns(con, fact) for fact in _tables(con, (_FACT_PREFIX,))}
+        _drop_all_but(con, facts)
         publication_id = _next_id(published, as_of)
         _create_publication_table(con, publication_id, as_of, published_at, inputs)
         whole = _tables(con, _WHOLE_TABLE_PREFIXES)
@@ -179,8 +182,7 @@ def _write_version(
             _copy_whole(con, table)
         for table in (*whole, PUBLICATION_TABLE):
             _write_whole(con, table, staging / "parquet")
-        facts = _tables(con, (_FACT_PREFIX,))
-        days_by_fact = {fact: _copy_fact(con, fact, fact_days) for fact in facts}
+        days_by_fact = {fact: _fact_days(con, fact, columns, fact_days) for fact, columns in facts.items()}
         n_linked = sum(
             _write_fact(con, fact, days, staging=staging, previous=previous) for fact, days in days_by_fact.items()
         )
@@ -261,54 +263,94 @@ def _write_whole(con: duckdb.DuckDBPyConnection, table: str, folder: Path) -> No
         )
 
 
-def _copy_fact(con: duckdb.DuckDBPyConnection, fact: str, fact_days: int) -> list[_FactDay]:
-    """Copy the newest `fact_days` days that have rows; returns them, oldest first."""
+def _begin_database(previous: Path | None, database: Path) -> None:
+    """Begin with the previous publication's file, where there is one: unchanged fact days are in it already."""
+    before = None if previous is None else previous / DATABASE_NAME
+    if before is None or not before.is_file():
+        return
+    shutil.copyfile(before, database)
+    try:
+        duckdb.connect(str(database)).close()
+    except duckdb.Error:  # damaged, or of a later DuckDB: all days are copied
+        database.unlink()
+
+
+def _drop_all_but(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, str]]) -> None:
+    """Drop what is written anew, and facts that the warehouse no longer has with these columns."""
+    rows = con.execute(
+        "select table_name from duckdb_tables() where database_name = 'out' and schema_name = 'main'"
+    ).fetchall()
+    for (table,) in rows:
+        if table not in facts or _columns(con, table, database="out") != facts[table]:
+            con.execute(f"drop table out.main.{_name(table)}")
+
+
+def _fact_days(
+    con: duckdb.DuckDBPyConnection, fact: str, columns: Mapping[str, str], n_days: int
+) -> dict[dt.date, _FactDay]:
+    """The newest `n_days` days that have rows, oldest first, each with a fingerprint of what it holds."""
     with _about(fact):
-        columns = _columns(con, fact)
         _check_fact_columns(fact, columns)
-        con.execute(
-            f"create table out.main.{_name(fact)} as from warehouse.main.{_name(fact)} "
-            f"where {FACT_DAY} is null or {FACT_DAY} in (select distinct {FACT_DAY} "
-            f"from warehouse.main.{_name(fact)} where {FACT_DAY} is not null "
-            f"order by {FACT_DAY} desc limit {fact_days})"
-        )
         rows = con.execute(
             f"select {FACT_DAY}, min({FACT_DAY_VERSION}), max({FACT_DAY_VERSION}), count(*), "
             f"count({FACT_DAY_VERSION}), sum(hash({', '.join(map(_name, columns))}))::varchar "
-            f"from out.main.{_name(fact)} group by {FACT_DAY} order by {FACT_DAY}"
+            f"from warehouse.main.{_name(fact)} "
+            f"where {FACT_DAY} is null or {FACT_DAY} in (select distinct {FACT_DAY} "
+            f"from warehouse.main.{_name(fact)} where {FACT_DAY} is not null "
+            f"order by {FACT_DAY} desc limit {n_days}) "
+            f"group by {FACT_DAY} order by {FACT_DAY}"
         ).fetchall()
     for day, lowest, highest, n_rows, n_versions, _ in rows:
         if day is None:
             raise PublishError(f"{fact}: {n_rows} rows have no {FACT_DAY}")
         if lowest != highest or n_rows != n_versions:
             raise PublishError(f"{fact}: {day} has more than one {FACT_DAY_VERSION}, or none")
-    return [
-        _FactDay(day, version, _fingerprint(columns, n_rows, content)) for day, version, _, n_rows, _, content in rows
-    ]
+    return {
+        day: _FactDay(day, version, _fingerprint(columns, n_rows, content))
+        for day, version, _, n_rows, _, content in rows
+    }
+
+
+def _copy_fact(con: duckdb.DuckDBPyConnection, fact: str, kept: Collection[dt.date], new: Collection[dt.date]) -> None:
+    """Leave the `kept` days as they are, replace all others by the `new` ones."""
+    with _about(fact):
+        con.execute(f"create table if not exists out.main.{_name(fact)} as from warehouse.main.{_name(fact)} limit 0")
+        con.execute(f"delete from out.main.{_name(fact)} where not list_contains(?::date[], {FACT_DAY})", [list(kept)])
+        con.execute(
+            f"insert into out.main.{_name(fact)} by name from warehouse.main.{_name(fact)} "
+            f"where list_contains(?::date[], {FACT_DAY})",
+            [list(new)],
+        )
 
 
 def _write_fact(
     con: duckdb.DuckDBPyConnection,
     fact: str,
-    days: Sequence[_FactDay],
+    days: Mapping[dt.date, _FactDay],
     *,
     staging: Path,
     previous: Path | None,
 ) -> int:
-    """Write one Parquet file a day, or link the previous publication's; returns days linked."""
+    """Write one Parquet file a day, or link the previous publication's, and the table of the same
+    days; returns days linked.
+    """
     folder = staging / "parquet" / fact
     before = previous / "parquet" / fact if previous is not None else None
-    fingerprints = _published_fingerprints(con, before, days) if before is not None else {}
-    n_linked = 0
-    for day in days:
-        target = folder / day.file
+    fingerprints = _published_fingerprints(con, before, list(days.values())) if before is not None else {}
+    unchanged = {day for day, found in days.items() if fingerprints.get(found.file) == found.fingerprint}
+    has_table = con.execute(
+        "select count(*) from duckdb_tables() where database_name = 'out' and table_name = ?", [fact]
+    ).fetchone()
+    kept = unchanged if has_table == (1,) else set()
+    _copy_fact(con, fact, kept, days.keys() - kept)
+    for day, found in days.items():
+        target = folder / found.file
         target.parent.mkdir(parents=True)
-        if before is not None and fingerprints.get(day.file) == day.fingerprint:
-            _link(before / day.file, target)
-            n_linked += 1
+        if before is not None and day in unchanged:
+            _link(before / found.file, target)
         else:
-            _write_fact_day(con, fact, day, target)
-    return n_linked
+            _write_fact_day(con, fact, found, target)
+    return len(unchanged)
 
 
 def _write_fact_day(con: duckdb.DuckDBPyConnection, fact: str, day: _FactDay, target: Path) -> None:
@@ -321,11 +363,11 @@ def _write_fact_day(con: duckdb.DuckDBPyConnection, fact: str, day: _FactDay, ta
         )
 
 
-def _columns(con: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
+def _columns(con: duckdb.DuckDBPyConnection, table: str, *, database: str = "warehouse") -> dict[str, str]:
     rows = con.execute(
-        "select column_name, data_type from duckdb_columns() where database_name = 'warehouse' "
+        "select column_name, data_type from duckdb_columns() where database_name = ? "
         "and schema_name = 'main' and table_name = ? order by column_index",
-        [table],
+        [database, table],
     ).fetchall()
     return dict(rows)
 

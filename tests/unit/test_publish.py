@@ -193,6 +193,37 @@ def test_a_version_counted_anew_does_not_link_other_content(places: Places, chan
     assert published.order("all").fetchall() == expected
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["delete from fct_scores where traced_on = '2026-03-08'", "update fct_scores set score = 2 where id = 201"],
+        [
+            "insert into fct_scores by name select date '2026-03-10' as traced_on, 2 as day_version, 7 as id, .5 as score"
+        ],
+        ["alter table fct_scores rename column score to points"],
+        ["drop table fct_scores", "create table fct_others as select date '2026-03-05' as traced_on, 1 as day_version"],
+        ["create or replace view mart_a as select 1 as k", "drop table mart_empty"],
+        ["drop table fct_scores", "create table fct_scores as select date '2026-03-05' as traced_on, 1 as day_version"],
+    ],
+)
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_database_that_begins_with_the_previous_one_ends_like_a_new_one(
+    places: Places, tmp_path: Path, statements: list[str], is_damaged: bool
+) -> None:
+    first = places.publish()
+    places.run(*statements)
+    if is_damaged:
+        first.database.write_bytes(first.database.read_bytes()[:5_000])
+    second = places.publish()
+    new = publish(places.warehouse, tmp_path / "new", keep=7, fact_days=3)
+
+    names = "select table_name, column_name, data_type from duckdb_columns() order by all"
+    assert query(second.database, names) == query(new.database, names)
+    for (table,) in query(new.database, "select table_name from duckdb_tables() where table_name <> 'dim_publication'"):
+        rows = f"from {table} order by all"
+        assert query(second.database, rows) == query(new.database, rows), table
+
+
 def test_copies_where_linking_fails(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: object) -> None:
         raise OSError(18, "Invalid cross-device link")
