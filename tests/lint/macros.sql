@@ -29,3 +29,4 @@
 {% macro is_identifiable(completeness, needs, judged_share) %}coalesce({{ completeness }}, {{ needs }}, {{ judged_share }}) is null{% endmacro %}
 {% macro sessions_to_decide(estimate, objective, breach_below, std_error, n_eff) %}({{ estimate }} + {{ n_eff }}){% endmacro %}
 {% macro unregistered_relation_days() %}select * from relation_days{% endmacro %}
+{% macro normalised_query(query) %}lower({{ query }}){% endmacro %}

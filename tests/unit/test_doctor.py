@@ -17,7 +17,8 @@ COMPLETE = """
         1.0 as retrieval_latency_ms
     from range(4) t(i);
     create table stg_feedback as select
-        'positive' as rating_label, true as answer_correct, 'audit' as label_class, 0.1 as inclusion_probability;
+        'positive' as rating_label, true as answer_correct, unnest(['audit', 'implicit']) as label_class,
+        0.1 as inclusion_probability, ['c'] as chunk_ids;
     create table stg_qrels as select 'q1' as query_id;
     create table stg_eval_runs as select 'r1' as eval_run_id;
     create table int_feedback_traces as select 'attached' as attachment;
@@ -61,6 +62,7 @@ def test_nothing_is_missing(warehouse: Path) -> None:
         ("update int_feedback_traces set attachment = 'orphan'", "no feedback finds its trace"),
         ("update stg_feedback set answer_correct = null", "no upvote says whether the answer was right"),
         ("update stg_feedback set label_class = 'explicit'", "no audited sample"),
+        ("update stg_feedback set chunk_ids = null", "no implicit signal names a chunk"),
         (f"{TRACES} session_id = trace_id", "no sessions"),
         (f"{TRACES} session_id = trace_id where trace_id = 't0'", "only 75% of the traces have a session"),
         (f"{TRACES} query = null", "no query text"),

@@ -12,7 +12,7 @@ intent_rules as (
 ),
 
 normalised as (
-    select *, nullif(lower(trim(regexp_replace(query, '\s+', ' ', 'g'))), '') as normalised_query
+    select *, {{ normalised_query('query') }} as normalised_query
     from traces
 ),
 
