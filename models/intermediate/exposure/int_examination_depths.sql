@@ -23,13 +23,17 @@ lists as (
         and retrievals.traffic = 'production'
 ),
 
-ranks as (
+deepest as (
     -- no further than precision is reported
-    select unnest(range(2, least(max(lists.n_returned), max(metrics.deepest)) + 1))::integer as rank
+    select least(max(lists.n_returned), max(list_max(metrics.reported_k))) as rank
     from lists
-    cross join (
-        select list_max(reported_k) as deepest from {{ ref('dim_metrics') }} where metric = 'precision'
-    ) as metrics
+    cross join {{ ref('dim_metrics') }} as metrics
+    where metrics.metric = 'precision'
+),
+
+ranks as (
+    select unnest(range(2, deepest.rank + 1))::integer as rank
+    from deepest
 ),
 
 counted as (

@@ -18,9 +18,9 @@ patterns as (
 
 cutoffs as (
     -- rank 1 is what the others are measured against
-    select k
-    from (select unnest(reported_k) as k from {{ ref('dim_metrics') }} where metric = 'precision')
-    where k > 1
+    select unnest(list_filter(reported_k, lambda k: k > 1)) as k
+    from {{ ref('dim_metrics') }}
+    where metric = 'precision'
 ),
 
 corrected as (
