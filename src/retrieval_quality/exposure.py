@@ -110,7 +110,8 @@ def exposure_sensitivity(
         ValueError: the corrected sessions of a row are not as many as its raw ones.
     """
     used = pd.DataFrame([_used(propensities, k) for k in sorted(raw["k"].unique())], columns=_USED)
-    rows = raw.merge(used.astype({"_highest": "float64"}), on="k", how="left", validate="many_to_one")
+    used = used.astype({"k": raw["k"].dtype, "_highest": "float64"})
+    rows = raw.merge(used, on="k", how="left", validate="many_to_one")
     known = histograms.merge(rows.loc[rows["reason"].isna(), [*KEY, "_highest"]], on=KEY, validate="many_to_one")
     scaled = known.assign(value=np.minimum(known["value"] / known["_highest"], 1.0))
     n_eff = rows.loc[rows["n_eff"].notna(), [*KEY, "n_eff"]]

@@ -225,6 +225,21 @@ def test_nothing_signalled_is_no_correction_and_nothing_scored_the_whole_range()
     assert (unscored["exposure_corrected_low"], unscored["exposure_corrected_high"]) == (0.0, 1.5)
 
 
+def test_no_row_has_the_types_of_rows() -> None:
+    rows = sensitivity({2: [(1.5, 1)]}, [raw(2, 0.5, 1)], depths(80, 40))
+    first = pd.DataFrame([raw(2, 0.5, 1) | {"value": 0.5, "weight": UNIT, "rank": 1, "hit_sum": UNIT}])
+    nothing = first.astype({"k": "int32", "rank": "int32"}).iloc[:0]
+    none = exposure_sensitivity(
+        nothing[[*KEY, "value", "n_units", "weight"]],
+        nothing[[*TOTAL, "rank", "hit_sum"]],
+        nothing.drop(columns=["value", "weight", "rank", "hit_sum"]),
+        examination_propensities(steps(), steps(), confidence=0.95),
+        confidence=0.95,
+    )
+    assert len(none) == 0
+    assert none.dtypes.to_dict() == rows.dtypes.to_dict()
+
+
 def test_ranks_that_no_list_has_can_still_be_hit_by_signals_on_the_whole_answer() -> None:
     # ranks 1 and 2 weigh 1 and 2; 3 to 5 have no placed signal: at most (1 + 2 + 3) / 5
     (row,) = sensitivity({5: [(1.2, 3)]}, [raw(5, 0.5, 3)], depths(200, 100)).to_dict("records")
