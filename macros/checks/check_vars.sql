@@ -8,6 +8,7 @@
     {% endfor %}
     {% do require_var('upvote_without_correctness', "'relevant' or 'unjudged'", var('upvote_without_correctness') in ['relevant', 'unjudged']) %}
     {% do require_var('bootstrap_method', "'bca' or 'percentile'", var('bootstrap_method') in ['bca', 'percentile']) %}
+    {% do require_var('resampling_unit', "'session', 'user' or 'night'", var('resampling_unit') in ['session', 'user', 'night']) %}
     {% do require_var('document_id_pattern', 'a regular expression (text)', var('document_id_pattern') is string) %}
     {% do require_var('as_of', "an ISO 8601 time such as '2026-11-30T00:00:00Z', or empty", modules.re.match('^($|[0-9]{4}-[0-9]{2}-[0-9]{2})', var('as_of') | string)) %}
     {% do require_var('segment_dimensions', 'a list of names', var('segment_dimensions') is sequence and var('segment_dimensions') is not string and var('segment_dimensions') is not mapping and var('segment_dimensions') | reject('string') | list | length == 0) %}

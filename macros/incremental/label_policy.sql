@@ -2,8 +2,8 @@
     what the models that are replaced by day, and all before them, refer to. -#}
 {% macro policy_vars() %}
     {{ return([
-        'cutoffs', 'document_id_pattern', 'label_lookback_days', 'long_tail_max_sessions', 'max_rank', 'segment_dimensions',
-        'upvote_without_correctness'
+        'cutoffs', 'document_id_pattern', 'label_lookback_days', 'long_tail_max_sessions', 'max_rank', 'resampling_unit',
+        'segment_dimensions', 'upvote_without_correctness'
     ]) }}
 {% endmacro %}
 

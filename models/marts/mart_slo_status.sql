@@ -76,7 +76,8 @@ select
     -- the guides' rule: it measures sample size, and decides nothing here
     bound_low < objective as lower_bound_below_slo,
     case
-        when sessions_to_decide is not null then ceil(greatest(0, round(sessions_to_decide - n_eff, 6)))
+        when sessions_to_decide is not null
+            then ceil(greatest(0, round((sessions_to_decide - n_eff) * n_units / n_eff, 6)))
     end as n_units_needed,
     coalesce(change_bound_high < 0, false) as is_degraded,
     ecusum.ecusum,

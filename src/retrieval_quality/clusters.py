@@ -7,12 +7,77 @@ clusters. The statistic that SQL hands over is again a histogram: of pairs (scor
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
 from retrieval_quality.intervals import MDD_FACTOR, MILLIONTHS, CiMethod, Floats, mean_intervals
+
+ResamplingUnit = Literal["session", "user", "night"]
+CLUSTERING = ["resampling_unit", "n_clusters", "design_effect"]
+
+
+def resampled_intervals(
+    histogram: pd.DataFrame,
+    clusters: pd.DataFrame,
+    sizes: pd.DataFrame,
+    keys: Sequence[str],
+    *,
+    resampling_unit: ResamplingUnit,
+    confidence: float,
+    ci_method: CiMethod,
+) -> pd.DataFrame:
+    """The intervals of `mean_intervals`, or of `cluster_intervals` for groups whose clusters are known.
+
+    A group keeps its sessions where its clusters do not hold every unit (a window too short for
+    nights, or days whose users are gone), and where every cluster is one unit, as then both say the
+    same of independent units, and the sessions exactly.
+
+    Args:
+        histogram, keys, confidence, ci_method: as in `mean_intervals`.
+        clusters: as in `cluster_intervals`; no rows where sessions are resampled.
+        sizes: `keys`, n_units (units counted) and n_eff (units, NULL where there are none).
+        resampling_unit: what the clusters are.
+
+    Returns:
+        One row per group of `histogram`: keys, the columns of `mean_intervals`, and `CLUSTERING`:
+        what was resampled, n_clusters and design_effect (both NULL for sessions).
+    """
+    n_eff = sizes.loc[sizes["n_eff"].notna(), [*keys, "n_eff"]]
+    alone = mean_intervals(histogram, keys, n_eff=n_eff, confidence=confidence, ci_method=ci_method)
+    alone = alone.assign(
+        resampling_unit=pd.Series("session", index=alone.index, dtype="str"),
+        n_clusters=pd.Series(pd.NA, index=alone.index, dtype="Int64"),
+        design_effect=np.nan,
+    )
+    known = _clustered_groups(histogram, clusters, sizes, keys)
+    if known.empty:
+        return alone
+    clustered = cluster_intervals(
+        clusters.merge(known, on=list(keys)),
+        histogram.merge(known, on=list(keys)),
+        keys,
+        n_eff=n_eff.merge(known, on=list(keys)),
+        confidence=confidence,
+        ci_method=ci_method,
+    ).astype({"n_clusters": "Int64"})
+    clustered = clustered.assign(resampling_unit=resampling_unit)[alone.columns]
+    return pd.concat([clustered, alone]).drop_duplicates(list(keys), ignore_index=True)
+
+
+def _clustered_groups(
+    histogram: pd.DataFrame, clusters: pd.DataFrame, sizes: pd.DataFrame, keys: Sequence[str]
+) -> pd.DataFrame:
+    """The `keys` of groups whose clusters hold every unit, and some of them more than one."""
+    if clusters.empty:
+        return clusters[list(keys)]
+    held = clusters.assign(_held=clusters["unit_sum"] * clusters["n_clusters"])
+    held = held.groupby(list(keys), dropna=False, observed=True)[["_held", "n_clusters"]].sum().reset_index()
+    weighed = histogram.groupby(list(keys), dropna=False, observed=True)["weight"].sum().reset_index()
+    both = held.merge(weighed, on=list(keys)).merge(sizes[[*keys, "n_units"]], on=list(keys))
+    return both.loc[(both["_held"] == both["weight"]) & (both["n_clusters"] < both["n_units"]), list(keys)]
 
 
 def cluster_intervals(
@@ -28,11 +93,12 @@ def cluster_intervals(
 ) -> pd.DataFrame:
     """Estimate the mean score of every group, with intervals that resample clusters, not units.
 
-    With cluster sums s_j of m_j units: estimate = sum s / sum m; std_error from the linearised
-    residuals r_j = s_j - estimate m_j (Cochran, Sampling Techniques, 1977, ch. 6: J / (J - 1) sum
-    r^2 / (sum m)^2); design_effect = (std_error / that of independent units)^2. ci_*: bootstrap of
-    the mean of r by the saddlepoint of `mean_intervals`, moved by estimate and divided by the mean
-    m. bound_*: the bounded interval of the unit histogram with its counts divided by max(1, design
+    With cluster sums s_j of m_j units the estimate is sum s / sum m, which is the mean of the unit
+    histogram and is taken from there, as sums may be rounded. std_error is from the linearised
+    residuals r_j = s_j - m_j sum s / sum m (Cochran, Sampling Techniques, 1977, ch. 6: J / (J - 1)
+    sum r^2 / (sum m)^2); design_effect = (std_error / that of independent units)^2. ci_*: bootstrap
+    of the mean of r by the saddlepoint of `mean_intervals`, divided by the mean m and moved by the
+    estimate. bound_*: the bounded interval of the unit histogram with its counts divided by max(1, design
     effect), which is raised by (t / z)^2 with J - 1 degrees of freedom, as few clusters know their
     own spread badly. Where units do not vary at all, or there is one cluster, nothing is known of
     the resemblance, and each cluster counts as one unit.
@@ -58,8 +124,17 @@ def cluster_intervals(
     pairs = _pairs(clusters, keys, lower, upper)
     totals = _totals(pairs, keys)
     rows = pairs.merge(totals, on=list(keys), how="left", validate="many_to_one")
-    residual = rows["score_sum"].to_numpy() - rows["_estimate"].to_numpy() * rows["unit_sum"].to_numpy()
-    linearised = rows["_estimate"].to_numpy() + residual / rows["_mean_units"].to_numpy()
+    residual = rows["score_sum"].to_numpy() - rows["_ratio"].to_numpy() * rows["unit_sum"].to_numpy()
+    units = mean_intervals(
+        histogram, keys, n_eff=n_eff, confidence=confidence, ci_method=ci_method, lower=lower, upper=upper
+    )
+    alone = totals[list(keys)].merge(units, on=list(keys), how="left", validate="one_to_one")
+    if alone["estimate"].isna().any():
+        raise ValueError("a group of clusters has no histogram of units")
+    estimate = _floats(alone, "estimate")
+    centre = rows[list(keys)].merge(alone, on=list(keys), how="left", validate="many_to_one")
+    # rounded, as what division leaves of equal means is no spread
+    linearised = _floats(centre, "estimate") + np.round(residual / rows["_mean_units"].to_numpy(), 12)
     spread = mean_intervals(
         rows[list(keys)].assign(value=linearised, weight=rows["n_clusters"] * MILLIONTHS),
         keys,
@@ -68,12 +143,6 @@ def cluster_intervals(
         lower=float(linearised.min(initial=lower)) - 1.0,
         upper=float(linearised.max(initial=upper)) + 1.0,
     )
-    units = mean_intervals(
-        histogram, keys, n_eff=n_eff, confidence=confidence, ci_method=ci_method, lower=lower, upper=upper
-    )
-    alone = totals[list(keys)].merge(units, on=list(keys), how="left", validate="one_to_one")
-    if alone["estimate"].isna().any():
-        raise ValueError("a group of clusters has no histogram of units")
 
     n_clusters = totals["_clusters"].to_numpy(dtype=np.float64)
     error, unit_error = _floats(spread, "std_error"), _floats(alone, "std_error")
@@ -92,10 +161,9 @@ def cluster_intervals(
         upper=upper,
     )
 
-    estimate = totals["_estimate"].to_numpy()
     bound_low = np.minimum(_floats(bounds, "bound_low"), estimate)
     bound_high = np.maximum(_floats(bounds, "bound_high"), estimate)
-    ci_low, ci_high = _floats(spread, "ci_low"), _floats(spread, "ci_high")
+    ci_low, ci_high = np.minimum(_floats(spread, "ci_low"), estimate), np.maximum(_floats(spread, "ci_high"), estimate)
     is_bounded = (spread["ci_method"] == "bounded").to_numpy() | (ci_low < lower) | (ci_high > upper)
     return totals[list(keys)].assign(
         n_clusters=totals["_clusters"],
@@ -143,7 +211,7 @@ def _totals(pairs: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     )
     totals = weighted.groupby(list(keys), dropna=False, sort=True, observed=True).sum().reset_index()
     return totals.assign(
-        _estimate=totals["_scores"] / totals["_units"], _mean_units=totals["_units"] / totals["_clusters"]
+        _ratio=totals["_scores"] / totals["_units"], _mean_units=totals["_units"] / totals["_clusters"]
     )
 
 

@@ -127,6 +127,13 @@ NEEDS: Final = (
         "no upvote says whether the answer was right: see vars `upvote_without_correctness`; log `answer_correct`",
     ),
     Need(
+        ("mart_exposure_sensitivity",),
+        "select max((label_class = 'implicit' and coalesce(len(chunk_ids), 0) > 0)::integer) from int_feedback",
+        1,
+        "no implicit signal names a chunk: nothing is known of which ranks are looked at; "
+        "land `feedback` with `signal` copy or dwell and its `chunk_ids`",
+    ),
+    Need(
         ("mart_corrected_estimates", *_SCORED),
         "select max((label_class = 'audit' and inclusion_probability is not null)::integer) from int_feedback",
         1,

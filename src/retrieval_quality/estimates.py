@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from retrieval_quality.intervals import CiMethod, mean_intervals
+from retrieval_quality.clusters import CLUSTERING, ResamplingUnit, resampled_intervals
+from retrieval_quality.intervals import CiMethod
 
 WINDOW = ["window_name", "window_start_at", "window_end_at"]
 SEGMENT = ["traffic", "segment_dimension", "segment_value", "stage", "label_class", "metric", "k"]
@@ -17,14 +18,20 @@ DENOMINATORS = [
     "n_units", "n_eff", "n_traces", "n_scored", "n_unlabelled", "n_no_relevant", "n_undefined", "n_stage_absent",
     "n_fault", "n_no_results", "n_duplicates", "n_missing",
 ]  # fmt: skip
-FLOATS = ["judged_share", "n_eff", *(name for name in ESTIMATE if name != "ci_method"), "stability"]
-TEXTS = ["window_name", *(name for name in SEGMENT if name != "k"), "completeness", "ci_method"]
-WINDOW_COLUMNS = [*KEY, "completeness", "is_identifiable", "judged_share", *ESTIMATE, *DENOMINATORS]
+FLOATS = ["judged_share", "n_eff", "design_effect", *(name for name in ESTIMATE if name != "ci_method"), "stability"]
+TEXTS = ["window_name", *(name for name in SEGMENT if name != "k"), "completeness", "ci_method", "resampling_unit"]
+WINDOW_COLUMNS = [*KEY, "completeness", "is_identifiable", "judged_share", *ESTIMATE, *CLUSTERING, *DENOMINATORS]
 WEEKLY_COLUMNS = ["week_start_on", *SEGMENT, *WINDOW_COLUMNS[len(KEY) :], "stability"]
 
 
 def window_estimates(
-    histograms: pd.DataFrame, denominators: pd.DataFrame, *, confidence: float, ci_method: CiMethod
+    histograms: pd.DataFrame,
+    denominators: pd.DataFrame,
+    clusters: pd.DataFrame,
+    *,
+    resampling_unit: ResamplingUnit,
+    confidence: float,
+    ci_method: CiMethod,
 ) -> pd.DataFrame:
     """Estimate every window x segment x stage x label class x metric x k.
 
@@ -32,21 +39,32 @@ def window_estimates(
         histograms: `KEY`, value (score) and weight (integer millionths of a unit).
         denominators: one row per `KEY`: `DENOMINATORS`, completeness, is_identifiable,
             judged_share (mean judged@k of the labelled traces, 0-1 or NULL).
+        clusters: `KEY`, score_sum, unit_sum (integer millionths) and n_clusters; no rows where
+            sessions are resampled.
+        resampling_unit: what the clusters are.
         confidence: level of both intervals, in (0, 1).
         ci_method: the bootstrap interval to publish, `bca` or `percentile`.
 
     Returns:
         One row per row of `denominators`, sorted by `KEY`, with `WINDOW_COLUMNS`. Where nothing was
-        scored the estimate is NULL and the bound is the whole range. estimate_low and
+        scored the estimate is NULL and the bound is the whole range. resampling_unit says what the
+        intervals of a row resample, see `resampled_intervals`. estimate_low and
         estimate_high are the estimate with the share of traces that was not scored counted as 0
         and as 1.
 
     Raises:
         ValueError: a histogram has no denominators.
     """
-    n_eff = denominators.loc[denominators["n_eff"].notna(), [*KEY, "n_eff"]]
-    intervals = mean_intervals(histograms, KEY, n_eff=n_eff, confidence=confidence, ci_method=ci_method)
-    estimates = denominators.merge(intervals.drop(columns="n_eff"), on=KEY, how="left", validate="one_to_one")
+    intervals = resampled_intervals(
+        histograms,
+        clusters,
+        denominators,
+        KEY,
+        resampling_unit=resampling_unit,
+        confidence=confidence,
+        ci_method=ci_method,
+    )
+    estimates = denominators.drop(columns="n_eff").merge(intervals, on=KEY, how="left", validate="one_to_one")
     if estimates["estimate"].notna().sum() != len(intervals):
         raise ValueError("a histogram has no denominators: int_window_histograms and int_window_denominators disagree")
 
@@ -55,6 +73,7 @@ def window_estimates(
     estimates = estimates.assign(
         bound_low=estimates["bound_low"].fillna(0.0),
         bound_high=estimates["bound_high"].fillna(1.0),
+        resampling_unit=estimates["resampling_unit"].fillna("session"),
         estimate_low=scored_sum,
         estimate_high=scored_sum + (1.0 - scored_share),
     )

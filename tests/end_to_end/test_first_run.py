@@ -20,6 +20,7 @@ MARTS = {
     "mart_alerts",
     "mart_corrected_estimates",
     "mart_experiment_comparison",
+    "mart_exposure_sensitivity",
     "mart_landing_checks",
     "mart_retrieval_quality",
     "mart_segment_weekly",
@@ -192,7 +193,7 @@ def test_publish_and_roll_back(first_run: FirstRun, tmp_path: Path) -> None:
     again = places.run("publish")
     assert (again.returncode, again.stderr) == (0, "")
     assert re.fullmatch(
-        r"Published 20261130T000000Z-0002: 13 tables, 0 fact days written, 16 unchanged\.\n", again.stdout
+        r"Published 20261130T000000Z-0002: 14 tables, 0 fact days written, 16 unchanged\.\n", again.stdout
     )
     back = places.run("rollback")
     assert (back.returncode, back.stdout, back.stderr) == (0, f"current is {FIRST_ID}\n", "")

@@ -34,3 +34,4 @@
 {% macro ruled_intent(query) %}nullif({{ query }}, ''){% endmacro %}
 {% macro on_grid(score, grid) %}coalesce({{ score }}, {{ grid }}){% endmacro %}
 {% macro weight_above(weight, score, value, grid) %}coalesce({{ weight }}, {{ score }}, {{ value }}, {{ grid }}){% endmacro %}
+{% macro normalised_query(query) %}lower({{ query }}){% endmacro %}

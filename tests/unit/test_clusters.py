@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from retrieval_quality.clusters import cluster_intervals
+from retrieval_quality.clusters import cluster_intervals, resampled_intervals
 from retrieval_quality.intervals import CiMethod, mean_intervals
 
 UNIT = 1_000_000
@@ -129,6 +129,51 @@ def test_a_sample_of_unequal_rates_starts_from_its_n_eff() -> None:
     row, plain = cluster_intervals(clusters, units, ["g"], n_eff=sizes).iloc[0], one(few_users(6))
     # the spread of clusters is what it is, so the product of n_eff and its inverse share stays
     assert row.n_eff * row.std_error**2 == pytest.approx(plain.n_eff * plain.std_error**2, rel=0.05)
+
+
+def test_sums_may_be_rounded_and_the_estimate_is_that_of_the_units() -> None:
+    users = few_users(7)
+    clusters, units = frames({"a": users})
+    rounded = clusters.assign(score_sum=(clusters.score_sum / 300_000).round().astype(int) * 300_000)
+    rounded["score_sum"] = np.minimum(rounded.score_sum, rounded.unit_sum)
+    row, plain = cluster_intervals(rounded, units, ["g"]).iloc[0], mean_intervals(units, ["g"]).iloc[0]
+    assert row.estimate == plain.estimate
+    assert row.std_error == pytest.approx(one(users).std_error, rel=0.03)
+    assert row.ci_low + row.ci_high == pytest.approx(one(users).ci_low + one(users).ci_high, abs=0.004)
+
+
+def resampled(groups: dict[str | None, Sessions], clusters: pd.DataFrame) -> pd.DataFrame:
+    histogram = frames(groups)[1]
+    n_units = [sum(map(len, users)) for users in groups.values()]
+    sizes = pd.DataFrame({"g": list(groups), "n_units": n_units, "n_eff": np.asarray(n_units, dtype=float)})
+    result = resampled_intervals(
+        histogram, clusters, sizes, ["g"], resampling_unit="user", confidence=0.95, ci_method="bca"
+    )
+    return result.set_index("g")
+
+
+def test_a_group_whose_clusters_are_not_all_known_keeps_its_sessions() -> None:
+    groups: dict[str | None, Sessions] = {"whole": few_users(8), "part": few_users(9), "none": few_users(10)}
+    clusters = frames(groups)[0]
+    lacking = clusters[(clusters.g == "whole") | ((clusters.g == "part") & (clusters.index % 2 == 0))]
+    found = resampled(groups, lacking)
+    assert found.resampling_unit.to_dict() == {"whole": "user", "part": "session", "none": "session"}
+    assert found.n_clusters["whole"] == 40
+    assert found.n_clusters[["part", "none"]].isna().all()
+    assert found.design_effect[["part", "none"]].isna().all()
+    by_user = cluster_intervals(*frames({"a": groups["whole"]}), ["g"]).iloc[0]
+    by_session = mean_intervals(frames({"a": groups["part"]})[1], ["g"]).iloc[0]
+    for name in ("estimate", "std_error", "n_eff", "ci_low", "ci_high", "bound_low", "bound_high", "mdd"):
+        assert found.loc["whole", name] == by_user[name]
+        assert found.loc["part", name] == by_session[name]
+
+
+def test_users_of_one_session_each_are_sessions() -> None:
+    single: dict[str | None, Sessions] = {"a": [[1.0], [0.0], [1.0], [0.4]]}
+    found = resampled(single, frames(single)[0]).loc["a"]
+    assert (found.resampling_unit, found.n_eff) == ("session", 4)
+    mixed: dict[str | None, Sessions] = {"a": [[1.0], [0.0], [1.0, 0.4]]}
+    assert resampled(mixed, frames(mixed)[0]).loc["a", "resampling_unit"] == "user"
 
 
 users_of_any_size = st.lists(

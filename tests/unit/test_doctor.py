@@ -17,8 +17,8 @@ COMPLETE = """
         1.0 as retrieval_latency_ms
     from range(4) t(i);
     create table stg_feedback as select
-        'positive' as rating_label, true as answer_correct, label_class, 0.1 as inclusion_probability
-        from (values ('audit'), ('judge')) as classes (label_class);
+        'positive' as rating_label, true as answer_correct, label_class, 0.1 as inclusion_probability, ['c'] as chunk_ids
+        from (values ('audit'), ('judge'), ('implicit')) as classes (label_class);
     create view int_feedback as from stg_feedback;
     create table stg_qrels as select 'q1' as query_id;
     create table stg_eval_runs as select 'r1' as eval_run_id;
@@ -64,6 +64,7 @@ def test_nothing_is_missing(warehouse: Path) -> None:
         ("update stg_feedback set answer_correct = null", "no upvote says whether the answer was right"),
         ("update stg_feedback set label_class = 'explicit'", "no audited sample"),
         ("delete from stg_feedback where label_class = 'judge'", "no judge"),
+        ("update stg_feedback set chunk_ids = null", "no implicit signal names a chunk"),
         (f"{TRACES} session_id = trace_id", "no sessions"),
         (f"{TRACES} session_id = trace_id where trace_id = 't0'", "only 75% of the traces have a session"),
         (f"{TRACES} query = null", "no query text"),

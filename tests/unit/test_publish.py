@@ -197,12 +197,10 @@ def test_a_version_counted_anew_does_not_link_other_content(places: Places, chan
     "statements",
     [
         ["delete from fct_scores where traced_on = '2026-03-08'", "update fct_scores set score = 2 where id = 201"],
-        [
-            "insert into fct_scores by name select date '2026-03-10' as traced_on, 2 as day_version, 7 as id, .5 as score"
-        ],
+        ["insert into fct_scores by name select date '2026-03-10' as traced_on, 2 as day_version, 7 as id"],
         ["alter table fct_scores rename column score to points"],
         ["drop table fct_scores", "create table fct_others as select date '2026-03-05' as traced_on, 1 as day_version"],
-        ["create or replace view mart_a as select 1 as k", "drop table mart_empty"],
+        ["drop view mart_view", "drop table mart_empty", "update mart_a set k = 9"],
         ["drop table fct_scores", "create table fct_scores as select date '2026-03-05' as traced_on, 1 as day_version"],
     ],
 )

@@ -14,7 +14,7 @@ asked as (
 
 normalised as (
     -- traffic repeats itself: a question is looked at once
-    select query, nullif(lower(trim(regexp_replace(query, '\s+', ' ', 'g'))), '') as normalised_query
+    select query, {{ normalised_query('query') }} as normalised_query
     from (select distinct query from asked)
 ),
 

@@ -27,7 +27,7 @@ MARGIN: Final = 0.02
 TOLERANCE: Final = 0.10
 
 _PROJECT_PARTS: Final = ("dbt_project.yml", "macros", "models", "profiles", "python_models", "seeds")
-_SCORED: Final = "+int_score_histograms +int_score_denominators"
+_SCORED: Final = "+int_score_histograms +int_score_denominators +int_cluster_days"
 _JUDGED: Final = "slo_targets int_slo_targets+"
 _COLUMNS: Final = (
     "slo_id", "metric", "k", "stage", "label_class", "segment", "window_name", "objective", "margin", "tolerance",
