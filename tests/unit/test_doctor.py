@@ -17,7 +17,8 @@ COMPLETE = """
         1.0 as retrieval_latency_ms
     from range(4) t(i);
     create table stg_feedback as select
-        'positive' as rating_label, true as answer_correct, label_class, 0.1 as inclusion_probability, ['c'] as chunk_ids
+        'positive' as rating_label, true as answer_correct, label_class, 0.1 as inclusion_probability,
+        ['c'] as chunk_ids
         from (values ('audit'), ('judge'), ('implicit')) as classes (label_class);
     create view int_feedback as from stg_feedback;
     create table stg_qrels as select 'q1' as query_id;
