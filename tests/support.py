@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,12 +69,13 @@ class Warehouse:
         `edits` one text by another in files by path.
         """
         self.landing.mkdir(parents=True, exist_ok=True)
-        with mock.patch.dict(os.environ, self.environment):
+        text = json.dumps(dict(variables or {}))
+        with mock.patch.dict(os.environ, self.environment | ({} if seeds or edits else self.parsed_once(text))):
             return build(
                 project_dir=self.project(seeds, edits) if seeds or edits else PROJECT,
                 profiles_dir=PROJECT / "profiles",
                 log_dir=self.root / "logs",
-                variables=json.dumps(dict(variables or {})),
+                variables=text,
                 full_refresh=full_refresh,
                 unit_tests=unit_tests,
             )
@@ -83,6 +87,23 @@ class Warehouse:
             "RQ_WAREHOUSE": str(self.path),
             "RQ_TEMP_DIRECTORY": str(self.root / "tmp"),
             "DBT_TARGET_PATH": str(self.root / "target"),
+        }
+
+    def parsed_once(self, variables: str) -> dict[str, str]:
+        """Places that let dbt read the project once for all builds of this process with the same vars: it parses
+        anew where the profile says another path, so all warehouses are reached by one link.
+        """
+        shared = Path(tempfile.gettempdir()) / f"rq-tests-{os.getpid()}"
+        if not shared.is_dir():
+            shared.mkdir()
+            atexit.register(shutil.rmtree, shared, ignore_errors=True)
+        link = shared / "root"
+        link.unlink(missing_ok=True)
+        link.symlink_to(self.root)
+        return {
+            "RQ_WAREHOUSE": str(link / self.path.name),
+            "RQ_TEMP_DIRECTORY": str(link / "tmp"),
+            "DBT_TARGET_PATH": str(shared / hashlib.sha256(variables.encode()).hexdigest()[:12]),
         }
 
     def query(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:

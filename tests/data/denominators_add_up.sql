@@ -1,7 +1,9 @@
--- Every trace is scored or in one denominator that says why not, by day, by hour and in every published window.
+-- Every trace is scored or in one denominator that says why not: in the days rebuilt last, by hour and in every
+-- published window.
 with denominators as (
     select 'day' as time_grain, * exclude (day_version), traced_on::timestamp as bucket_at
     from {{ ref('int_score_denominators') }}
+    where day_version = (select max(day_version) from {{ ref('int_score_denominators') }})
     union all by name
     select 'hour' as time_grain, * from {{ ref('int_score_denominators_hourly') }}
     union all by name

@@ -1,7 +1,9 @@
--- Feedback is never dropped: every event, and every chunk it names, has a trace or the reason why it has none.
+-- Feedback is never dropped: every event, and every chunk it names, has a trace or the reason why it has none. Of the
+-- events that changed last, as those before were tested in their night.
 with named as (
     select feedback_id, unnest(case when len(chunk_ids) > 0 then chunk_ids else [null] end) as chunk_id
     from {{ ref('stg_feedback') }}
+    where changed_in_load = (select max(changed_in_load) from {{ ref('stg_feedback') }})
 )
 
 select named.*, attachments.attachment

@@ -47,11 +47,11 @@ def test_a_changed_policy_rebuilds_what_it_changes(
         landing = Landing(1)
         files = landing.files(1)
         land(warehouse, files, 0)
-    build_tables(changing, "", tmp_path / "target")
+    build_tables(changing, "")
     before = contents(changing)
     for warehouse in (changing, fresh):
         project = warehouse.project(seeds=seeds) if seeds else PROJECT
-        build_tables(warehouse, "", tmp_path / "changed_target", variables=variables, project=project)
+        build_tables(warehouse, "", variables=variables, project=project)
 
     after, expected = contents(changing), contents(fresh)
     assert differing(after, expected) == []
