@@ -521,11 +521,13 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
     from retrieval_quality.drill import DrillError
     from retrieval_quality.expectations import ExpectationsError, LandingBlocked
     from retrieval_quality.landing_check import LandingError
+    from retrieval_quality.locks import BusyError
     from retrieval_quality.publish import PublishError
     from retrieval_quality.summary import SummaryError
 
     expected = (
         AlertError,
+        BusyError,
         CommandError,
         DoctorError,
         DrillError,

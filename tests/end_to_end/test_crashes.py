@@ -1,0 +1,128 @@
+"""`kill -9` at any moment of a night: a plain re-run ends where an undisturbed night ends, and nobody saw a half."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from alerting import Webhook, webhook
+from end_to_end.crashes import (
+    AS_OF,
+    PHASES,
+    Contents,
+    Reader,
+    contents,
+    copied,
+    killed_night,
+    land_first_night,
+    land_second_night,
+    project_without_unit_tests,
+    published_contents,
+    read_whole,
+    second_night,
+)
+from end_to_end.first_run import Places
+from support import Warehouse
+
+N_KILLS = 200
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """The places before the night that is killed, and what it ends with when nobody kills it."""
+
+    before: Places
+    project: Path
+    seconds: float
+    contents: Contents
+    published: Contents
+    alerts: Counter[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    root = tmp_path_factory.mktemp("undisturbed")
+    project = project_without_unit_tests(root)
+    before = Places(root / "before")
+    land_first_night(Warehouse(before.root))
+    first = before.run("nightly", "--vars", AS_OF["first"], variables={"RQ_PROJECT_DIR": str(project)})
+    assert first.returncode == 1, first.stderr
+    land_second_night(Warehouse(before.root))
+    places = copied(before, root / "places")
+    with webhook() as hook:
+        was_running, seconds = killed_night(places, project, hook, lambda _seconds, _log: False)
+        alerts = keys(hook)
+    assert not was_running
+    assert set(alerts.values()) == {1}, alerts
+    done = contents(places)
+    assert not [table for table in done if "__dbt_" in table], "dbt left something beside the tables"
+    assert all(done[table] for table in ("stg_quarantine", "int_relevance_labels", "mart_slo_status")), done.keys()
+    return Undisturbed(before, project, seconds, done, published_contents(places), alerts)
+
+
+def keys(hook: Webhook) -> Counter[tuple[str, str]]:
+    """How often each message arrived, by its de-duplication key and what it asks for."""
+    return Counter((body["dedup_key"], body["action"]) for body in hook.received)
+
+
+@dataclass
+class Killed:
+    """A copy of the places whose night is killed, while somebody reads and somebody is told."""
+
+    places: Places
+    project: Path
+    hook: Webhook
+    reader: Reader
+
+    def kill(self, is_time: Callable[[float, str], bool]) -> bool:
+        was_running, _ = killed_night(self.places, self.project, self.hook, is_time)
+        return was_running
+
+
+@pytest.fixture
+def killed(undisturbed: Undisturbed, tmp_path: Path) -> Iterator[Killed]:
+    places = copied(undisturbed.before, tmp_path / "places")
+    with webhook() as hook, Reader(places.published) as reader:
+        yield Killed(places, undisturbed.project, hook, reader)
+
+
+def assert_made_good(killed: Killed, undisturbed: Undisturbed, n_kills: int) -> None:
+    """A plain re-run, and everything is as if nothing had happened."""
+    places = killed.places
+    arguments, variables = second_night(killed.project, killed.hook)
+    night = places.run(*arguments, variables=variables)
+
+    assert night.returncode == 1, night.stderr  # the verdict is breached, the run is fine
+    found, published = contents(places), published_contents(places)
+    assert found.keys() == undisturbed.contents.keys()
+    assert [table for table, rows in found.items() if rows != undisturbed.contents[table]] == []
+    assert [table for table, rows in published.items() if rows != undisturbed.published[table]] == []
+    assert not list(places.published.rglob(".tmp-*"))
+
+    read_whole(places.published)
+    assert killed.reader.faults == []
+    assert sum(killed.reader.seen.values()) > 0
+
+    received = keys(killed.hook)
+    assert received.keys() == undisturbed.alerts.keys()
+    assert sum((received - undisturbed.alerts).values()) <= n_kills, "at most one message is repeated by a kill"
+
+
+def test_a_night_that_is_killed_in_every_phase_is_made_good(killed: Killed, undisturbed: Undisturbed) -> None:
+    for is_reached in PHASES.values():
+        assert killed.kill(lambda _seconds, log, reached=is_reached: reached(killed.places, killed.hook, log))
+    assert_made_good(killed, undisturbed, n_kills=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(N_KILLS))
+def test_a_night_that_is_killed_at_a_random_moment_is_made_good(
+    seed: int, killed: Killed, undisturbed: Undisturbed
+) -> None:
+    moment = random.Random(seed).uniform(0, undisturbed.seconds)
+    killed.kill(lambda seconds, _log: seconds > moment)
+    assert_made_good(killed, undisturbed, n_kills=1)
