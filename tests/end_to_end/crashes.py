@@ -17,7 +17,7 @@ import duckdb
 from alerting import Webhook
 from end_to_end.first_run import Places
 from end_to_end.test_nights import TECHNICAL, nights
-from support import PROJECT, PROJECT_PARTS, Warehouse
+from support import PROJECT, Warehouse
 
 from retrieval_quality.publish import DATABASE_NAME, resolve_current
 
@@ -39,15 +39,8 @@ Contents = dict[str, list[tuple[object, ...]]]
 
 def project_without_unit_tests(root: Path) -> Path:
     """The project, but for dbt's unit tests: they look at no data, and cost half of a small night."""
-    project = root / "project"
-    project.mkdir(parents=True)
-    for part in PROJECT_PARTS:
-        source = PROJECT / part
-        if source.is_dir():
-            shutil.copytree(source, project / part)
-        else:
-            shutil.copy(source, project / part)
-    shutil.copytree(PROJECT / "tests" / "data", project / "tests" / "data")
+    project = Warehouse(root).project()
+    shutil.copytree(PROJECT / "tests" / "data", project / "tests" / "data", dirs_exist_ok=True)
     for file in project.rglob("unit_tests.yml"):
         file.unlink()
     return project

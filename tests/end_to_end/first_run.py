@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -62,8 +63,13 @@ class Places:
             check=False,
         )
 
-    def start(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """The same without waiting for its end, and in a process group of its own."""
+    def start(
+        self, *arguments: str, variables: Mapping[str, str] | None = None, max_file_bytes: int | None = None
+    ) -> subprocess.Popen[str]:
+        """The same without waiting for its end, in a process group of its own; files may not grow beyond
+        `max_file_bytes`, which stands in for a disk that fills.
+        """
+        limit = None if max_file_bytes is None else (max_file_bytes, max_file_bytes)
         return subprocess.Popen(
             [COMMAND, *arguments],
             cwd=self._made_work(),
@@ -72,6 +78,7 @@ class Places:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=None if limit is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
         )
 
     def _made_work(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -126,3 +127,38 @@ def test_a_night_that_is_killed_at_a_random_moment_is_made_good(
     moment = random.Random(seed).uniform(0, undisturbed.seconds)
     killed.kill(lambda seconds, _log: seconds > moment)
     assert_made_good(killed, undisturbed, n_kills=1)
+
+
+@pytest.mark.parametrize(
+    "max_file_bytes",
+    # the warehouse cannot grow; nor can dbt's log
+    [3_000_000, pytest.param(300_000, marks=pytest.mark.slow)],
+)
+def test_a_disk_that_fills_is_one_error_and_nothing_else(
+    max_file_bytes: int, killed: Killed, undisturbed: Undisturbed
+) -> None:
+    places = killed.places
+    before = places.current
+    arguments, variables = second_night(killed.project, killed.hook)
+    night = places.start(*arguments, variables=variables, max_file_bytes=max_file_bytes)
+    _, errors = night.communicate()
+
+    assert night.returncode == 2
+    assert len(errors.splitlines()) == 2, errors
+    assert re.match(r"error: .*File too large", errors), errors
+    assert errors.splitlines()[1] == f"details: {places.root}/logs/dbt.log"
+    assert places.current == before
+    assert_made_good(killed, undisturbed, n_kills=0)
+
+
+@pytest.mark.slow
+def test_of_two_nights_at_once_one_is_told_and_does_nothing(killed: Killed, undisturbed: Undisturbed) -> None:
+    places = killed.places
+    arguments, variables = second_night(killed.project, killed.hook)
+    started = [places.start(*arguments, variables=variables) for _ in range(2)]
+    ended = {night.returncode: errors for night in started for _, errors in [night.communicate()]}
+    assert ended.keys() == {1, 2}
+    (line,) = ended[2].splitlines()
+    assert line.startswith(f"error: another command is working on {places.warehouse} (process ")
+    assert contents(places) == undisturbed.contents
+    assert keys(killed.hook) == undisturbed.alerts
