@@ -17,6 +17,7 @@
 {{ forget_vanished_files(contract, unread) }}
 delete from {{ ref('stg_unsettled_loads') }} where model = '{{ model.identifier }}';
 delete from {{ ref('stg_rejected_lines') }} where file_id in (select file_id {{ unread }});
+delete from {{ ref('stg_frozen_lines') }} where file_id in (select file_id {{ unread }});
 insert into {{ ref('stg_unsettled_loads') }}
 select
     '{{ model.identifier }}' as model,

@@ -62,7 +62,7 @@ def _night(settings: Settings, variables: str | None, full_refresh: bool, say: C
     result, publication = None, None
     if full_refresh or not _is_current(settings, inputs):
         say("starting dbt")
-        result = _build(settings, variables=variables, full_refresh=full_refresh, say=say)
+        result = build_warehouse(settings, variables=variables, full_refresh=full_refresh, say=say)
         say("publishing")
         publication = publish(
             settings.warehouse,
@@ -86,7 +86,10 @@ def _is_current(settings: Settings, inputs: str | None) -> bool:
     return inputs is not None and settings.warehouse.is_file() and published_inputs(settings.published) == inputs
 
 
-def _build(settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]) -> BuildResult:
+def build_warehouse(
+    settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]
+) -> BuildResult:
+    """Build and test what landed. Raises BuildFailed, or LandingError where a damaged file explains it."""
     try:
         with exported(settings):
             return build(

@@ -46,7 +46,7 @@ def with_raw_lines(rejected: pd.DataFrame, registered: pd.DataFrame) -> pd.DataF
     """
     as_registered = {row["file_id"]: row for row in registered.to_dict("records")}
     in_relations = rejected["rejected_text"].notna()
-    texts = [
+    texts: list[tuple[object, ...]] = [
         (line["file_id"], line["load_id"], line["path_to_read"], line["line_place"], line["reject_reason"], text)
         for line in rejected[in_relations].to_dict("records")
         for text in [str(line["rejected_text"])[:MAX_RAW_CHARACTERS]]
@@ -90,7 +90,7 @@ def _is_as_registered(path: str, registered: Line) -> bool:
     except FileNotFoundError:
         return False
     modified_at = pd.Timestamp(status.st_mtime_ns // 1000, unit="us")
-    return status.st_size == registered["size_bytes"] and modified_at == registered["modified_at"]
+    return (status.st_size, modified_at) == (registered["size_bytes"], registered["modified_at"])
 
 
 def _lines_at(path: str, places: AbstractSet[int]) -> Iterator[tuple[int, int, bytes]]:

@@ -1,6 +1,7 @@
--- Nothing is lost: every non-blank line of every landed file is staged, a duplicate, superseded or quarantined.
+-- Nothing is lost: every non-blank line of every landed file is staged, a duplicate, superseded,
+-- quarantined, purged, or too late for a purged day.
 with accounting as (
-    select *, n_staged + n_duplicates + n_superseded + n_quarantined as n_accounted
+    select *, n_staged + n_duplicates + n_superseded + n_quarantined + n_purged + n_too_late as n_accounted
     from {{ ref('stg_landing_accounting') }}
     -- a file that changed was registered, and read whole, again
     where file_id in (

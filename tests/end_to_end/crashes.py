@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import duckdb
 from alerting import Webhook
@@ -167,7 +168,7 @@ class Reader:
     faults: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._read_on)
         self._thread.start()
         return self
@@ -181,7 +182,7 @@ class Reader:
         while not self._stop.is_set():
             try:
                 publication_id, found = read_whole(self.published)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 self.faults.append(repr(error))
                 continue
             tables = tables or found
