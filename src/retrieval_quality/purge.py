@@ -21,9 +21,16 @@ RAW_DAYS: Final[Mapping[str, tuple[str, str]]] = {
     "stg_answers": ("answer_id", "answered_at"),
     "stg_llm_calls": ("call_id", "called_at"),
 }
-# By day, and nowhere else: the sufficient statistics, and the log of versions.
+# What marts are made of, by day, and stands nowhere else; and the log of versions.
 KEPT_BY_DAY: Final = frozenset(
-    {"int_score_histograms", "int_score_denominators", "int_version_days", "int_day_versions"}
+    {
+        "int_score_histograms",
+        "int_score_denominators",
+        "int_version_days",
+        "int_experiment_unit_days",
+        "int_experiment_question_days",
+        "int_day_versions",
+    }
 )
 _BY_ATTACHMENT: Final = frozenset({"int_feedback_traces"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -120,7 +121,12 @@ def sending(_places: Places, hook: Webhook, _log: str) -> bool:
     return bool(hook.received)
 
 
+def settling(_places: Places, _hook: Webhook, log: str) -> bool:
+    return re.search(r"begin transaction;\s+set variable rq_settled_load", log) is not None
+
+
 PHASES: Mapping[str, IsReached] = {
+    "settling": settling,
     "staging": building("stg_retrieval_traces"),
     "mid-model": building("fct_query_scores"),
     "publishing": publishing,
@@ -130,9 +136,9 @@ PHASES: Mapping[str, IsReached] = {
 
 
 def killed_night(
-    places: Places, project: Path, hook: Webhook, is_time: Callable[[float, str], bool]
+    places: Places, project: Path, hook: Webhook, is_time: Callable[[float, str], bool], *options: str
 ) -> tuple[bool, float]:
-    """Run the second night and kill its process group once `is_time` of (seconds since the start, dbt's log of
+    """Run the second night, with `options`, and kill its process group once `is_time` of (seconds since the start, dbt's log of
     this night); returns whether it was killed before it ended, and after how many seconds.
     """
     log_file = places.root / "logs" / "dbt.log"
@@ -143,7 +149,7 @@ def killed_night(
     started = time.monotonic()
     with log_file.open(encoding="utf-8", errors="replace") as tail:
         tail.seek(0, os.SEEK_END)
-        process = places.start(*arguments, variables=variables)
+        process = places.start(*arguments, *options, variables=variables)
         try:
             while process.poll() is None and not is_time(time.monotonic() - started, log):
                 time.sleep(0.01)

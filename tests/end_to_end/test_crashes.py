@@ -79,9 +79,12 @@ class Killed:
     hook: Webhook
     reader: Reader
 
-    def kill(self, is_time: Callable[[float, str], bool]) -> bool:
-        was_running, _ = killed_night(self.places, self.project, self.hook, is_time)
+    def kill(self, is_time: Callable[[float, str], bool], *options: str) -> bool:
+        was_running, _ = killed_night(self.places, self.project, self.hook, is_time, *options)
         return was_running
+
+    def kill_in(self, phase: str, *options: str) -> bool:
+        return self.kill(lambda _seconds, log: PHASES[phase](self.places, self.hook, log), *options)
 
 
 @pytest.fixture
@@ -114,9 +117,19 @@ def assert_made_good(killed: Killed, undisturbed: Undisturbed, n_kills: int) -> 
 
 
 def test_a_night_that_is_killed_in_every_phase_is_made_good(killed: Killed, undisturbed: Undisturbed) -> None:
-    for is_reached in PHASES.values():
-        assert killed.kill(lambda _seconds, log, reached=is_reached: reached(killed.places, killed.hook, log))
+    for phase in PHASES:
+        assert killed.kill_in(phase)
     assert_made_good(killed, undisturbed, n_kills=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phases", [("staging", "mid-model"), ("settling", "staging"), ("mid-model",)], ids=str)
+def test_a_full_refresh_that_is_killed_is_ended_by_a_plain_night(
+    phases: tuple[str, ...], killed: Killed, undisturbed: Undisturbed
+) -> None:
+    for phase in phases:
+        assert killed.kill_in(phase, "--full-refresh")
+    assert_made_good(killed, undisturbed, n_kills=0)
 
 
 @pytest.mark.slow

@@ -27,6 +27,13 @@ MEASURED = (
     "mart_retrieval_quality", "mart_segment_weekly", "mart_slo_status", "mart_experiment_comparison", "dim_versions",
     "int_score_histograms", "int_score_denominators", "int_score_histograms_hourly", "int_score_denominators_hourly",
 )  # fmt: skip
+# from before the boundary to after it
+EXPERIMENT = f"""experiment_id,arm,is_control,share,starts_on,ends_on,wanted_effect,owner
+long,control,true,0.5,{UNTIL - dt.timedelta(days=5)},{UNTIL + dt.timedelta(days=6)},0.05,us
+long,treatment,false,0.5,{UNTIL - dt.timedelta(days=5)},{UNTIL + dt.timedelta(days=6)},0.05,us
+"""
+# 24 + 3 evaluated + 3 of the nights, all before the boundary; one of the session; 10 questions of 2 arms
+N_PURGED_TRACES = 51
 RAW = ("stg_retrieval_traces", "stg_feedback", "stg_answers", "stg_llm_calls")
 EXPLODED = ("fct_retrievals", "fct_query_scores", "int_relevance_labels", "int_relevant_sets", "int_judged_chunks")
 
@@ -37,6 +44,15 @@ def crossing(number: int, day: int, seconds: float, chunks: list[str]) -> dict[s
     """A trace of the session that goes on over the midnight of the boundary."""
     retrieved = [{"chunk_id": chunk} for chunk in chunks]
     return trace(number, day, session="crossing", ts=FIRST_DAY + day * 86_400 + seconds, retrieved=retrieved)
+
+
+def shadow(number: int, arm: str) -> dict[str, object]:
+    """Both arms answer the same known questions, on days either side of the boundary."""
+    found = f"c{number % 4}" if arm == "treatment" or number % 3 else "other"
+    return trace(
+        800 + number, BOUNDARY - 5 + number // 2, trace_id=f"{arm} {number}", query_id=f"q{number % 4}",
+        user_id=f"u{number}", experiment_id="long", experiment_bucket=arm, retrieved=[{"chunk_id": found}],
+    )  # fmt: skip
 
 
 def vote(feedback_id: str, day: float, **other: object) -> dict[str, object]:
@@ -53,6 +69,7 @@ def land_history(warehouse: Warehouse) -> None:
         [
             crossing(400, BOUNDARY - 1, 86_390, ["old", "both"]),
             crossing(401, BOUNDARY, 30, ["new", "both"]),
+            *(shadow(n, arm) for n in range(20) for arm in ("control", "treatment")),
             *(trace(500 + n, LAST_DAY - n % 4, query_id=f"q{n % 4}") for n in range(24)),
             trace(600, LAST_DAY, ts=FIRST_DAY + LAST_DAY * 86_400 + 80_000),
         ],
@@ -135,11 +152,12 @@ def purged(tmp_path_factory: pytest.TempPathFactory) -> Purged:
     places = Places(tmp_path_factory.mktemp("purge"))
     warehouse = Warehouse(places.root)
     land_history(warehouse)
-    warehouse.build()
+    seeds = {"experiments": EXPERIMENT}
+    warehouse.build(seeds=seeds)
     before = measured(warehouse)
     shutil.copy(warehouse.path, places.root / "before.duckdb")
 
-    done = places.run("purge")
+    done = places.run("purge", variables={"RQ_PROJECT_DIR": str(warehouse.root / "project")})
     assert done.returncode == 0, done.stderr
     purged = Purged(
         places,
@@ -151,7 +169,7 @@ def purged(tmp_path_factory: pytest.TempPathFactory) -> Purged:
     )
     land_late(warehouse)
     for step, full_refresh in (("what comes late", False), ("a full refresh", True)):
-        warehouse.build(full_refresh=full_refresh)
+        warehouse.build(seeds=seeds, full_refresh=full_refresh)
         purged.after[step] = measured(warehouse)
         purged.late_lines[step] = warehouse.query(
             "select contract, n_lines, n_too_late from stg_landing_accounting where path like '%/too-late.jsonl' "
@@ -181,8 +199,7 @@ def test_raw_and_exploded_days_are_gone_and_golden_sets_are_not(purged: Purged) 
     boundary, dropped, *_ = purged.printed.splitlines()
     assert boundary == "Days before 2026-03-13 are frozen (90 days before 2026-06-11 22:13 UTC)."
     assert dropped == "Dropped:"
-    # 24 + 3 evaluated + 3 of the nights, all before the boundary, and one of the session
-    assert re.search(r" 31 of stg_retrieval_traces$", purged.printed, re.MULTILINE), purged.printed
+    assert re.search(rf" {N_PURGED_TRACES} of stg_retrieval_traces$", purged.printed, re.MULTILINE), purged.printed
     assert re.search(r" 2 of stg_answers$", purged.printed, re.MULTILINE)
 
 
@@ -190,13 +207,14 @@ def test_raw_and_exploded_days_are_gone_and_golden_sets_are_not(purged: Purged) 
 @pytest.mark.parametrize("table", MEASURED)
 def test_no_number_changes(table: str, step: str, purged: Purged) -> None:
     assert purged.after[step][table] == purged.before[table]
-    assert purged.before[table] or table == "mart_experiment_comparison"
+    assert purged.before[table]
 
 
 def test_windows_reach_into_purged_days(purged: Purged) -> None:
     """Else the test above would say little."""
     weeks = {row[1] for row in purged.before["mart_retrieval_quality"] if row[0] == "week"}
     assert min(weeks) < dt.datetime.combine(UNTIL, dt.time())
+    assert any("paired" in row for row in purged.before["mart_experiment_comparison"])
 
 
 def test_what_comes_late_is_counted_as_such(purged: Purged) -> None:
@@ -243,7 +261,7 @@ def test_a_purge_that_is_killed_did_nothing_and_the_next_does_it_all(purged: Pur
     assert warehouse.query(f"select count(*) > 0 from fct_retrievals where traced_on < '{UNTIL}'") == [(True,)]
 
     done = purge(warehouse.path, retention_days=90)
-    assert done.n_rows["stg_retrieval_traces"] == 31
+    assert done.n_rows["stg_retrieval_traces"] == N_PURGED_TRACES
     assert warehouse.query(f"select count(*) from fct_retrievals where traced_on < '{UNTIL}'") == [(0,)]
 
 
@@ -253,7 +271,7 @@ def test_a_dry_run_says_it_and_a_mistyped_as_of_purges_no_more(purged: Purged, t
     with duckdb.connect(str(warehouse.path)) as con:
         con.execute("update int_as_of set as_of = timestamp '2062-06-12'")
     done = purge(warehouse.path, retention_days=90, is_dry_run=True)
-    assert (done.purged_until, done.n_rows["stg_retrieval_traces"], done.is_dry_run) == (UNTIL, 31, True)
+    assert (done.purged_until, done.n_rows["stg_retrieval_traces"], done.is_dry_run) == (UNTIL, N_PURGED_TRACES, True)
     assert warehouse.query("select count(*) from stg_purges") == [(0,)]
     # a boundary that is further back than the last purge's
     purge(warehouse.path, retention_days=90)
