@@ -138,8 +138,8 @@ PHASES: Mapping[str, IsReached] = {
 def killed_night(
     places: Places, project: Path, hook: Webhook, is_time: Callable[[float, str], bool], *options: str
 ) -> tuple[bool, float]:
-    """Run the second night, with `options`, and kill its process group once `is_time` of (seconds since the start, dbt's log of
-    this night); returns whether it was killed before it ended, and after how many seconds.
+    """Run the second night, with `options`, and kill its process group once `is_time` of (seconds since
+    the start, dbt's log of this night); returns whether it was killed before it ended, and when.
     """
     log_file = places.root / "logs" / "dbt.log"
     log_file.parent.mkdir(exist_ok=True)

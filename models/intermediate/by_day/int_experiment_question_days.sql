@@ -1,7 +1,7 @@
 with answers as (
-    select traced_on, trace_id, experiment_id, experiment_bucket as arm, query_id
-    from {{ ref('fct_retrievals') }}
-    where traffic = 'production' and experiment_id is not null and query_id is not null and {{ is_affected('traced_on') }}
+    select *, experiment_bucket as arm from {{ ref('fct_retrievals') }}
+    where traffic = 'production' and experiment_id is not null and query_id is not null
+        and {{ is_affected('traced_on') }}
 ),
 
 scores as (
