@@ -26,6 +26,10 @@ KEPT_BY_DAY: Final = frozenset(
     {
         "int_score_histograms",
         "int_score_denominators",
+        "int_user_day_scores",
+        "int_joint_histograms",
+        "int_judged_places",
+        "int_listed_units",
         "int_version_days",
         "int_experiment_unit_days",
         "int_experiment_question_days",

@@ -18,34 +18,20 @@ from typing import Self
 import duckdb
 from alerting import Webhook
 from end_to_end.first_run import Places
-from end_to_end.test_nights import TECHNICAL, nights
-from support import PROJECT, Warehouse
+from end_to_end.test_nights import Contents, nights
+from end_to_end.test_nights import contents as warehouse_contents
+from support import Warehouse
 
 from retrieval_quality.publish import DATABASE_NAME, resolve_current
 
 N_QUESTIONS = 20
 AS_OF = {"first": '{as_of: "2026-11-05T00:00:00Z"}', "second": '{as_of: "2026-11-06T00:00:00Z"}'}
 
-# Ledger, versions and accounting are technical; checks and alerts tell what happened when, kills included.
-TECHNICAL_TABLES = {
-    "stg_landing_files", "stg_landing_accounting", "stg_accepted_lines", "stg_rejected_lines", "stg_unsettled_loads",
-    "int_day_versions", "stg_landing_checks", "mart_landing_checks", "stg_alert_events", "mart_alerts",
-}  # fmt: skip
-TECHNICAL_COLUMNS = TECHNICAL | {"previous_days", "path_to_read"}
-
-Contents = dict[str, list[tuple[object, ...]]]
+# tell what happened when, kills included
+LOGS = {"stg_landing_checks", "mart_landing_checks", "stg_alert_events", "mart_alerts", "dim_publication"}
 
 
 # --- what the night works on ----------------------------------------------------------------
-
-
-def project_without_unit_tests(root: Path) -> Path:
-    """The project, but for dbt's unit tests: they look at no data, and cost half of a small night."""
-    project = Warehouse(root).project()
-    shutil.copytree(PROJECT / "tests" / "data", project / "tests" / "data", dirs_exist_ok=True)
-    for file in project.rglob("unit_tests.yml"):
-        file.unlink()
-    return project
 
 
 def land_first_night(warehouse: Warehouse) -> None:
@@ -94,10 +80,9 @@ def copied(places: Places, root: Path) -> Places:
     return Places(root)
 
 
-def second_night(project: Path, hook: Webhook) -> tuple[tuple[str, ...], dict[str, str]]:
+def second_night(hook: Webhook) -> tuple[tuple[str, ...], dict[str, str]]:
     """Arguments and environment of the night that is killed."""
-    variables = {"RQ_PROJECT_DIR": str(project), "RQ_ALERT_URLS": hook.url(), "NO_PROXY": "127.0.0.1"}
-    return ("nightly", "--vars", AS_OF["second"]), variables
+    return ("nightly", "--vars", AS_OF["second"]), {"RQ_ALERT_URLS": hook.url(), "NO_PROXY": "127.0.0.1"}
 
 
 # --- the moments ----------------------------------------------------------------------------
@@ -136,7 +121,7 @@ PHASES: Mapping[str, IsReached] = {
 
 
 def killed_night(
-    places: Places, project: Path, hook: Webhook, is_time: Callable[[float, str], bool], *options: str
+    places: Places, hook: Webhook, is_time: Callable[[float, str], bool], *options: str
 ) -> tuple[bool, float]:
     """Run the second night, with `options`, and kill its process group once `is_time` of (seconds since
     the start, dbt's log of this night); returns whether it was killed before it ended, and when.
@@ -145,7 +130,7 @@ def killed_night(
     log_file.parent.mkdir(exist_ok=True)
     log_file.touch()
     log = ""
-    arguments, variables = second_night(project, hook)
+    arguments, variables = second_night(hook)
     started = time.monotonic()
     with log_file.open(encoding="utf-8", errors="replace") as tail:
         tail.seek(0, os.SEEK_END)
@@ -217,26 +202,21 @@ def read_whole(published: Path) -> tuple[str, set[str]]:
 
 
 def contents(places: Places) -> Contents:
-    """Every table of the warehouse in its own order, but for what is technical."""
-    with closing(duckdb.connect(str(places.warehouse), read_only=True)) as con:
-        names = [name for (name,) in con.execute("select table_name from duckdb_tables() order by all").fetchall()]
-        return {
-            name: con.execute(
-                f"select columns(lambda c: not list_contains({sorted(TECHNICAL_COLUMNS)}, c)) from {name} order by all"
-            ).fetchall()
-            for name in names
-            if name not in TECHNICAL_TABLES
-        }
+    """Every table of the warehouse, but for what is technical."""
+    tables = warehouse_contents(Warehouse(places.root))
+    return {table: rows for table, rows in tables.items() if table not in LOGS}
+
+
+def leftovers(places: Places) -> list[tuple[object, ...]]:
+    """What dbt forgot in the warehouse."""
+    return places.query_warehouse("select table_name from duckdb_tables() where contains(table_name, '__dbt_')")
 
 
 def published_contents(places: Places) -> Contents:
-    """The same of the current publication, without the clock."""
-    with closing(duckdb.connect(str(places.current / DATABASE_NAME), read_only=True)) as con:
-        names = [name for (name,) in con.execute("select table_name from duckdb_tables() order by all").fetchall()]
-        return {
-            name: con.execute(f"select * exclude (day_version) from {name} order by all").fetchall()
-            if name.startswith("fct_")
-            else con.execute(f"from {name} order by all").fetchall()
-            for name in names
-            if name not in TECHNICAL_TABLES | {"dim_publication"}
-        }
+    """Every table of the current publication in its own order, without the clock."""
+    tables = places.query("select table_name from duckdb_tables() order by all")
+    return {
+        str(table): places.query(f"select columns(lambda name: name <> 'day_version') from {table} order by all")
+        for (table,) in tables
+        if table not in LOGS
+    }

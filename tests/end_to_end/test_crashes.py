@@ -14,19 +14,19 @@ from alerting import Webhook, webhook
 from end_to_end.crashes import (
     AS_OF,
     PHASES,
-    Contents,
     Reader,
     contents,
     copied,
     killed_night,
     land_first_night,
     land_second_night,
-    project_without_unit_tests,
+    leftovers,
     published_contents,
     read_whole,
     second_night,
 )
 from end_to_end.first_run import Places
+from end_to_end.test_nights import Contents, differing
 from support import Warehouse
 
 N_KILLS = 200
@@ -37,7 +37,6 @@ class Undisturbed:
     """The places before the night that is killed, and what it ends with when nobody kills it."""
 
     before: Places
-    project: Path
     seconds: float
     contents: Contents
     published: Contents
@@ -47,22 +46,21 @@ class Undisturbed:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     root = tmp_path_factory.mktemp("undisturbed")
-    project = project_without_unit_tests(root)
     before = Places(root / "before")
     land_first_night(Warehouse(before.root))
-    first = before.run("nightly", "--vars", AS_OF["first"], variables={"RQ_PROJECT_DIR": str(project)})
+    first = before.run("nightly", "--vars", AS_OF["first"])
     assert first.returncode == 1, first.stderr
     land_second_night(Warehouse(before.root))
     places = copied(before, root / "places")
     with webhook() as hook:
-        was_running, seconds = killed_night(places, project, hook, lambda _seconds, _log: False)
+        was_running, seconds = killed_night(places, hook, lambda _seconds, _log: False)
         alerts = keys(hook)
     assert not was_running
     assert set(alerts.values()) == {1}, alerts
     done = contents(places)
-    assert not [table for table in done if "__dbt_" in table], "dbt left something beside the tables"
+    assert leftovers(places) == []
     assert all(done[table] for table in ("stg_quarantine", "int_relevance_labels", "mart_slo_status")), done.keys()
-    return Undisturbed(before, project, seconds, done, published_contents(places), alerts)
+    return Undisturbed(before, seconds, done, published_contents(places), alerts)
 
 
 def keys(hook: Webhook) -> Counter[tuple[str, str]]:
@@ -75,12 +73,11 @@ class Killed:
     """A copy of the places whose night is killed, while somebody reads and somebody is told."""
 
     places: Places
-    project: Path
     hook: Webhook
     reader: Reader
 
     def kill(self, is_time: Callable[[float, str], bool], *options: str) -> bool:
-        was_running, _ = killed_night(self.places, self.project, self.hook, is_time, *options)
+        was_running, _ = killed_night(self.places, self.hook, is_time, *options)
         return was_running
 
     def kill_in(self, phase: str, *options: str) -> bool:
@@ -91,20 +88,19 @@ class Killed:
 def killed(undisturbed: Undisturbed, tmp_path: Path) -> Iterator[Killed]:
     places = copied(undisturbed.before, tmp_path / "places")
     with webhook() as hook, Reader(places.published) as reader:
-        yield Killed(places, undisturbed.project, hook, reader)
+        yield Killed(places, hook, reader)
 
 
 def assert_made_good(killed: Killed, undisturbed: Undisturbed, n_kills: int) -> None:
     """A plain re-run, and everything is as if nothing had happened."""
     places = killed.places
-    arguments, variables = second_night(killed.project, killed.hook)
+    arguments, variables = second_night(killed.hook)
     night = places.run(*arguments, variables=variables)
 
     assert night.returncode == 1, night.stderr  # the verdict is breached, the run is fine
-    found, published = contents(places), published_contents(places)
-    assert found.keys() == undisturbed.contents.keys()
-    assert [table for table, rows in found.items() if rows != undisturbed.contents[table]] == []
-    assert [table for table, rows in published.items() if rows != undisturbed.published[table]] == []
+    assert differing(contents(places), undisturbed.contents) == []
+    assert differing(published_contents(places), undisturbed.published) == []
+    assert leftovers(places) == []
     assert not list(places.published.rglob(".tmp-*"))
 
     read_whole(places.published)
@@ -152,7 +148,7 @@ def test_a_disk_that_fills_is_one_error_and_nothing_else(
 ) -> None:
     places = killed.places
     before = places.current
-    arguments, variables = second_night(killed.project, killed.hook)
+    arguments, variables = second_night(killed.hook)
     night = places.start(*arguments, variables=variables, max_file_bytes=max_file_bytes)
     _, errors = night.communicate()
 
@@ -167,11 +163,11 @@ def test_a_disk_that_fills_is_one_error_and_nothing_else(
 @pytest.mark.slow
 def test_of_two_nights_at_once_one_is_told_and_does_nothing(killed: Killed, undisturbed: Undisturbed) -> None:
     places = killed.places
-    arguments, variables = second_night(killed.project, killed.hook)
+    arguments, variables = second_night(killed.hook)
     started = [places.start(*arguments, variables=variables) for _ in range(2)]
     ended = {night.returncode: errors for night in started for _, errors in [night.communicate()]}
     assert ended.keys() == {1, 2}
     (line,) = ended[2].splitlines()
     assert line.startswith(f"error: another command is working on {places.warehouse} (process ")
-    assert contents(places) == undisturbed.contents
+    assert differing(contents(places), undisturbed.contents) == []
     assert keys(killed.hook) == undisturbed.alerts
