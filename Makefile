@@ -12,7 +12,7 @@ export RQ_LANDING ?= landing
 export RQ_WAREHOUSE ?= warehouse/retrieval_quality.duckdb
 export RQ_PUBLISHED ?= published
 
-.PHONY: help setup run demo nightly doctor drill freshness alert publish test test-slow bench lint format lock clean
+.PHONY: help setup run demo nightly doctor drill freshness alert publish rollback purge test test-slow bench lint format lock clean
 
 help: ## what can be made (default)
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/' | expand -t 12
@@ -51,6 +51,12 @@ alert: $(READY) ## alert by the current publication again: sends what has not ar
 
 publish: $(READY) ## publish the warehouse again as it is
 	$(RQ) publish
+
+rollback: $(READY) ## point `current` at the version before
+	$(RQ) rollback
+
+purge: $(READY) ## drop raw rows older than retention_days (docs/operations.md)
+	$(RQ) purge
 
 test: $(READY) ## everything CI runs
 	$(MAKE) --no-print-directory lint

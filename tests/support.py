@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -64,9 +64,11 @@ class Warehouse:
         edits: Mapping[str, tuple[str, str]] | None = None,
         full_refresh: bool = False,
         unit_tests: bool = False,
+        select: str | None = None,
+        on_node: Callable[[str], None] | None = None,
     ) -> BuildResult:
         """`dbt build` of the project, or of a copy: `seeds` replaces seed files by name (CSV text),
-        `edits` one text by another in files by path.
+        `edits` one text by another in files by path. `on_node` is told each node before it is built.
         """
         self.landing.mkdir(parents=True, exist_ok=True)
         text = json.dumps(dict(variables or {}))
@@ -78,6 +80,8 @@ class Warehouse:
                 variables=text,
                 full_refresh=full_refresh,
                 unit_tests=unit_tests,
+                select=select,
+                on_node=on_node,
             )
 
     @property

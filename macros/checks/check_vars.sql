@@ -1,8 +1,10 @@
 {#- on-run-start: a var of the wrong type ends the run in one line that says what and where. -#}
 {% macro check_vars() %}
-    {% for name in ['label_lookback_days', 'long_tail_max_sessions', 'max_rank', 'reported_days', 'reported_weeks'] %}
+    {% for name in ['long_tail_max_sessions', 'max_rank', 'reported_days', 'reported_weeks'] %}
         {% do require_var(name, 'a whole number >= 0', var(name) is integer and var(name) is not boolean and var(name) >= 0) %}
     {% endfor %}
+    {% do require_var('label_lookback_days', 'a whole number >= 0, or empty', var('label_lookback_days') == '' or (var('label_lookback_days') is integer and var('label_lookback_days') is not boolean and var('label_lookback_days') >= 0)) %}
+    {% do require_var('retention_days', 'a whole number >= 28, the days that verdicts look back', var('retention_days') is integer and var('retention_days') is not boolean and var('retention_days') >= 28) %}
     {% for name in ['confidence', 'min_judged_share', 'max_quarantined_share'] %}
         {% do require_var(name, 'a number between 0 and 1', var(name) is number and var(name) is not boolean and 0 < var(name) <= 1) %}
     {% endfor %}

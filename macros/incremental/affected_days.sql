@@ -3,11 +3,20 @@
     constant in the query is pushed down through views and unnests to the scan, a join is not. -#}
 {% macro set_affected_days(model) -%}
 {%- set day_versions = ref('int_day_versions') -%}
+{%- do ref('stg_purges') -%}
 {%- if is_incremental() -%}
 set variable rq_affected_days = (
     select coalesce(list(distinct traced_on), [])
-    from {{ day_versions }}
-    where day_version > (select coalesce(max(day_version), 0) from {{ model }})
+    from (
+        select traced_on from {{ day_versions }}
+        where day_version > (select coalesce(max(day_version), 0) from {{ model }})
+        {%- if config.get('full_refresh') is false %}
+        -- a model that is never rebuilt keeps its frozen days, and no other that is no longer known
+        union all
+        select traced_on from {{ model }}
+        where {{ is_kept('traced_on') }} and traced_on not in (select traced_on from {{ day_versions }})
+        {%- endif %}
+    )
 )
 {%- else -%}
 set variable rq_affected_days = null

@@ -3,7 +3,7 @@
 {% macro policy_vars() %}
     {{ return([
         'cutoffs', 'document_id_pattern', 'label_lookback_days', 'long_tail_max_sessions', 'max_rank', 'resampling_unit',
-        'segment_dimensions', 'upvote_without_correctness'
+        'retention_days', 'segment_dimensions', 'upvote_without_correctness'
     ]) }}
 {% endmacro %}
 

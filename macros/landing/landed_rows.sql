@@ -6,6 +6,9 @@
 {% macro landed_rows(contract) -%}
 {%- do ref('stg_rejected_lines') -%}
 {%- do ref('stg_unsettled_loads') -%}
+{%- do ref('stg_frozen_lines') -%}
+{%- do ref('stg_purged_rows') -%}
+{%- do ref('stg_purges') -%}
 (
     select
         *{% if landing_relation(contract) %} exclude (landed_row){% endif %},

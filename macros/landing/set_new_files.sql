@@ -14,8 +14,10 @@
 {%- if is_incremental() %}
 {{ settle_unsettled_loads(model) }}
 {%- endif %}
+{{ forget_vanished_files(contract, unread) }}
 delete from {{ ref('stg_unsettled_loads') }} where model = '{{ model.identifier }}';
 delete from {{ ref('stg_rejected_lines') }} where file_id in (select file_id {{ unread }});
+delete from {{ ref('stg_frozen_lines') }} where file_id in (select file_id {{ unread }});
 insert into {{ ref('stg_unsettled_loads') }}
 select
     '{{ model.identifier }}' as model,
@@ -40,6 +42,16 @@ set variable rq_first_arrival = (
     select coalesce(min(try_cast(split_part(path, 'arrived=', 2) as date)), '9999-01-01')::timestamp
     {{ unread }} and file_format = 'relation'
 )
+{%- endmacro %}
+
+{#- A file that was removed before it was read was never landed: it is forgotten, so that it does not
+    stop every night to come, and is read when it comes back. -#}
+{% macro forget_vanished_files(contract, unread) -%}
+delete from {{ ref('stg_landing_files') }}
+where file_id in (
+    select file_id {{ unread }} and file_format <> 'relation'
+        and path_to_read not in (select file from glob('{{ landing_path() }}/{{ contract }}/**'))
+);
 {%- endmacro %}
 
 {% macro landing_path() %}{{ return(env_var('RQ_LANDING', 'landing')) }}{% endmacro %}

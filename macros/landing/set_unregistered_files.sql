@@ -23,9 +23,11 @@ set variable rq_parquet_files = (
 )
 {%- endmacro %}
 
-{#- The highest value of a counter so far: numbers follow the table, not a clock. -#}
+{#- The highest value of a counter so far: numbers follow the table, not a clock. They go on when the table is
+    rebuilt (it stands until it is swapped), so that a full refresh that is killed leaves nothing that
+    looks newer than what the next night builds. -#}
 {% macro highest(column) -%}
-{%- if is_incremental() -%}
+{%- if load_relation(this) is not none -%}
 (select coalesce(max({{ column }}), 0) from {{ this }})
 {%- else -%}
 0

@@ -15,7 +15,7 @@ from {{ rows }}
     all of them again. A night that is killed in between leaves a mark in stg_unsettled_loads, and the
     next one settles what it left before it reads on (set_new_files).
 
-    Rejected lines leave for stg_rejected_lines. Rows were inserted in the order of their lines, so
+    Rejected lines leave for stg_rejected_lines, those of frozen days are turned away. Rows were inserted in the order of their lines, so
     the distance from the first row of the file is the place of the line.
 
     Delivery is at least once and out of order: of several deliveries of one key the winner is the
@@ -52,6 +52,7 @@ inner join (
 inner join {{ ref('stg_landing_files') }} as files using (file_id)
 where staged.reject_reason is not null;
 delete from {{ staged }} where reject_reason is not null;
+{{ turn_away_frozen(staged) }}
 
 create or replace temp table {{ contested }} as
 select *

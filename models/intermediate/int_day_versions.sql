@@ -1,6 +1,6 @@
 with touched as (
     select * from {{ ref('int_touched_days') }}
-    where traced_on is not null
+    where traced_on is not null and {{ is_kept('traced_on') }}
 ),
 
 so_far as (
@@ -18,7 +18,7 @@ watermarks as (
 
 last_version as (
     select
-        coalesce(max(day_version), 0) as day_version,
+        {{ highest('day_version') }} as day_version,
         max_by(known_until, day_version) as known_until,
         max(policy_version) as policy_version
     from so_far

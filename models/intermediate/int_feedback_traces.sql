@@ -1,6 +1,5 @@
 with traces as (
-    select trace_id, traced_at, traced_on, session_id, {{ chunk_ids('retrieved') }} as shown_ids
-    from {{ ref('stg_retrieval_traces') }}
+    select * from {{ ref('int_possible_traces') }}
 ),
 
 so_far as (
@@ -16,8 +15,7 @@ changed_traces as (
 ),
 
 targets as (
-    -- new and corrected feedback, what a new or corrected trace may re-route, all where the policy
-    -- changed; one row per chunk, and one for feedback that names none
+    -- what is new or corrected, what such a trace may re-route, all under a new policy; a row per chunk, or for none
     select *, unnest(case when len(chunk_ids) > 0 then list_distinct(chunk_ids) else [null] end) as chunk_id
     from {{ ref('stg_feedback') }}
     where changed_in_load > (select coalesce(max(changed_in_load), 0) from so_far)
@@ -43,6 +41,7 @@ attached as (
     select
         feedback_id, chunk_id, given_at, is_answer_level, changed_in_load,
         count(trace.trace_id) as n_possible,
+        coalesce(bool_or(trace.is_purged), false) as is_any_purged,
         arg_max(trace, {'traced_at': trace.traced_at, 'trace_id': trace.trace_id}) filter (
             where n_possible = 1 or (
                 trace.traced_at <= given_at and (is_answer_level or list_contains(trace.shown_ids, chunk_id))
@@ -57,9 +56,11 @@ explained as (
         feedback_id, chunk_id, trace.trace_id, trace.traced_on, changed_in_load,
         case
             when chunk_id is null and not is_answer_level then 'names_no_chunk'
+            when trace.is_purged then 'too_late'
+            when trace.trace_id is null and (is_any_purged or not {{ is_kept('given_at::date') }}) then 'too_late'
             when n_possible = 0 then 'orphan'
             when trace.trace_id is null then 'chunk_not_shown'
-            when given_at > trace.traced_at + to_days({{ var('label_lookback_days') }}) then 'too_late'
+            when given_at > trace.traced_at + to_days({{ label_lookback_days() }}) then 'too_late'
             else 'attached'
         end as attachment
     from attached

@@ -52,7 +52,9 @@ unanswered as (
     inner join queries on eval_runs.query_set = queries.query_set
     inner join judged_queries on queries.query_id = judged_queries.query_id
     left join answered on eval_runs.eval_run_id = answered.eval_run_id
-    where coalesce(queries.added_at <= eval_runs.started_at, true)
+    -- of a frozen day's run the answers are gone
+    where {{ is_kept('eval_runs.started_at::date') }}
+        and coalesce(queries.added_at <= eval_runs.started_at, true)
         and not coalesce(list_contains(answered.query_ids, queries.query_id), false)
 ),
 

@@ -1,6 +1,5 @@
-with retrievals as (
-    select * from {{ ref('fct_retrievals') }}
-    where not is_missing
+with version_days as (
+    select * from {{ ref('int_version_days') }}
 )
 
 select
@@ -10,8 +9,8 @@ select
     chunker_version,
     reranker_version,
     prompt_version,
-    min(traced_at) as first_seen_at,
-    max(traced_at) as last_seen_at,
-    count(*) as n_traces
-from retrievals
+    min(first_seen_at) as first_seen_at,
+    max(last_seen_at) as last_seen_at,
+    sum(n_traces)::bigint as n_traces
+from version_days
 group by traffic, index_version, embedding_model, chunker_version, reranker_version, prompt_version

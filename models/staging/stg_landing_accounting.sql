@@ -6,6 +6,15 @@ accepted as (
     select * from {{ ref('stg_accepted_lines') }}
 ),
 
+frozen as (
+    select
+        file_id,
+        sum(n_lines) filter (where outcome = 'purged')::bigint as n_purged,
+        sum(n_lines) filter (where outcome = 'too_late')::bigint as n_too_late
+    from {{ ref('stg_frozen_lines') }}
+    group by file_id
+),
+
 quarantined as (
     select file_id, count(*) as n_quarantined
     from {{ ref('stg_quarantine') }}
@@ -22,6 +31,8 @@ select
     coalesce(accepted.n_duplicates, 0) as n_duplicates,
     coalesce(accepted.n_superseded, 0) as n_superseded,
     coalesce(quarantined.n_quarantined, 0) as n_quarantined,
+    coalesce(frozen.n_purged, 0) as n_purged,
+    coalesce(frozen.n_too_late, 0) as n_too_late,
     coalesce(quarantined.n_quarantined, 0) / nullif(files.n_lines, 0) as quarantined_share,
     -- keys that the contract does not know, with the lines they are on: ignored, but counted
     map_from_entries(list_filter(
@@ -31,3 +42,4 @@ select
 from files
 left join accepted using (file_id)
 left join quarantined using (file_id)
+left join frozen using (file_id)

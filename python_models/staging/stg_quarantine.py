@@ -5,4 +5,5 @@ def model(dbt, session):
     rejected = dbt.ref("stg_rejected_lines")
     if dbt.is_incremental:
         rejected = rejected.filter(f"file_id not in (select file_id from {dbt.this})")
-    return with_raw_lines(rejected.df())
+    registered = dbt.ref("stg_landing_files").project("file_id, size_bytes, modified_at")
+    return with_raw_lines(rejected.df(), registered.df())

@@ -1,11 +1,12 @@
 """One `dbt build` in this process, and what went wrong in one line per failure."""
 
 import contextlib
+import logging
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -133,7 +134,7 @@ def build(
     ]
     started = time.perf_counter()
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), _quiet_logging():
             outcome = dbtRunner(callbacks=[on_event]).invoke(arguments)
     finally:
         release_database()
@@ -148,6 +149,17 @@ def build(
     if result.failures:
         raise BuildFailed(result)
     return result
+
+
+@contextlib.contextmanager
+def _quiet_logging() -> Iterator[None]:
+    """A log that cannot be written, as on a full disk, must not bury the error under a traceback per line."""
+    raised = logging.raiseExceptions
+    logging.raiseExceptions = False
+    try:
+        yield
+    finally:
+        logging.raiseExceptions = raised
 
 
 def release_database() -> None:

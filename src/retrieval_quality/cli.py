@@ -423,6 +423,29 @@ def rollback(publication_id: str | None, published: str | None) -> None:
     click.echo(f"current is {roll_back(_place(PUBLISHED, published), publication_id)}")
 
 
+@main.command()
+@_landing
+@_warehouse
+@_variables
+@click.option("--dry-run", is_flag=True, help="Build, and say what would be dropped; drop nothing.")
+@_as_json
+def purge(landing: str | None, warehouse: str | None, variables: str | None, dry_run: bool, as_json: bool) -> None:
+    """Drop raw rows of days older than the var retention_days; histograms, denominators and marts stay.
+
+    Builds first what landed. What arrives for a purged day later is too late.
+    """
+    from retrieval_quality.purge import describe, run_purge
+
+    settings = resolve_settings(landing=landing, warehouse=warehouse, environ=os.environ, current_dir=Path.cwd())
+    with _progress() as say:
+        done = run_purge(settings, variables=variables, is_dry_run=dry_run, on_progress=say)
+    if as_json:
+        _echo_json({**asdict(done), "purged_until": done.purged_until.isoformat(), "as_of": _utc(done.as_of)})
+        return
+    for line in describe(done):
+        click.echo(line)
+
+
 def _place(place: tuple[str, str], option: str | None) -> Path:
     return resolve_place(place, option, environ=os.environ, current_dir=Path.cwd())
 
@@ -521,11 +544,14 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
     from retrieval_quality.drill import DrillError
     from retrieval_quality.expectations import ExpectationsError, LandingBlocked
     from retrieval_quality.landing_check import LandingError
+    from retrieval_quality.locks import BusyError
     from retrieval_quality.publish import PublishError
+    from retrieval_quality.purge import PurgeError
     from retrieval_quality.summary import SummaryError
 
     expected = (
         AlertError,
+        BusyError,
         CommandError,
         DoctorError,
         DrillError,
@@ -535,6 +561,7 @@ def _expected_lines(error: Exception) -> tuple[str, ...]:
         LandingError,
         VarsError,
         PublishError,
+        PurgeError,
         SummaryError,
         OSError,
     )

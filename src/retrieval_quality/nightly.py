@@ -14,6 +14,7 @@ from retrieval_quality.build import BuildFailed, BuildResult, build, check_vars
 from retrieval_quality.expectations import LandingBlocked, LandingReport, run_landing_checks
 from retrieval_quality.inputs import inputs_sha256
 from retrieval_quality.landing_check import LandingError, check_landing, damaged_files
+from retrieval_quality.locks import changing
 from retrieval_quality.publish import Publication, current_database, publish, published_inputs
 from retrieval_quality.settings import Settings, exported
 
@@ -41,13 +42,17 @@ def run_nightly(
     """Run one night on `settings.landing`.
 
     `variables` is the YAML of dbt's `--vars`; `on_progress` is told what is being done. Raises
-    VarsError, LandingError, ExpectationsError, LandingBlocked, BuildFailed or PublishError; on each of
+    VarsError, BusyError, LandingError, ExpectationsError, LandingBlocked, BuildFailed or PublishError; on each of
     them `current` is untouched unless the message says that the version is published. Raises AlertError
     and OSError when the night is published and alerting failed; a message that does not arrive is told
     by the result.
     """
-    say = on_progress if on_progress is not None else _say_nothing
     check_vars(variables)
+    with changing(settings.warehouse):
+        return _night(settings, variables, full_refresh, on_progress if on_progress is not None else _say_nothing)
+
+
+def _night(settings: Settings, variables: str | None, full_refresh: bool, say: Callable[[str], None]) -> NightlyResult:
     say("checking what landed")
     check_landing(settings.landing)
     checks = run_landing_checks(settings, variables=variables, now=datetime.now(UTC))
@@ -57,7 +62,7 @@ def run_nightly(
     result, publication = None, None
     if full_refresh or not _is_current(settings, inputs):
         say("starting dbt")
-        result = _build(settings, variables=variables, full_refresh=full_refresh, say=say)
+        result = build_warehouse(settings, variables=variables, full_refresh=full_refresh, say=say)
         say("publishing")
         publication = publish(
             settings.warehouse,
@@ -81,8 +86,10 @@ def _is_current(settings: Settings, inputs: str | None) -> bool:
     return inputs is not None and settings.warehouse.is_file() and published_inputs(settings.published) == inputs
 
 
-def _build(settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]) -> BuildResult:
-    settings.warehouse.parent.mkdir(parents=True, exist_ok=True)
+def build_warehouse(
+    settings: Settings, *, variables: str | None, full_refresh: bool, say: Callable[[str], None]
+) -> BuildResult:
+    """Build and test what landed. Raises BuildFailed, or LandingError where a damaged file explains it."""
     try:
         with exported(settings):
             return build(

@@ -1,7 +1,6 @@
 """Published versions: immutable folders, and one link that is swapped when a version is whole."""
 
 import datetime as dt
-import fcntl
 import hashlib
 import importlib.metadata
 import os
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 import duckdb
+
+from retrieval_quality.locks import HeldError, exclusive
 
 DATABASE_NAME: Final = "rag_quality.duckdb"
 STORAGE_VERSION: Final = "v1.2.0"
@@ -471,17 +472,12 @@ def _locked(published: Path) -> Iterator[None]:
     """One publish or rollback at a time; the kernel lets go when the process ends."""
     try:
         published.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(published / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        with exclusive(published / ".lock"):
+            yield
+    except HeldError as error:
+        raise PublishError(f"another publish or rollback is running in {published}") from error
     except OSError as error:
         raise PublishError(_first_line(error)) from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise PublishError(f"another publish or rollback is running in {published}") from error
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

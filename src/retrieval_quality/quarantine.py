@@ -24,41 +24,37 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_RAW_CHARACTERS = 100_000
 
 
-def with_raw_lines(rejected: pd.DataFrame) -> pd.DataFrame:
+def with_raw_lines(rejected: pd.DataFrame, registered: pd.DataFrame) -> pd.DataFrame:
     """Add the line number and raw text to rejected lines.
 
     Args:
         rejected: one row per rejected line: file_id, load_id, path_to_read, line_place (1-based
             place among the non-blank lines of the file), reject_reason, and rejected_text, the row
             of a relation as JSON, NULL for the line of a file.
+        registered: file_id, size_bytes and modified_at (UTC) of landed files, as they were then.
 
     Returns:
         One row per rejected line with `COLUMNS`: line_number is the 1-based physical line (for
         Parquet the row), raw_text the line as landed, undecodable bytes shown as U+FFFD.
         `unreadable_line` is told apart into invalid_utf8, invalid_json, not_an_object and
-        no_known_key.
+        no_known_key. Where the file has vanished or changed so that the line is no longer there,
+        raw_text is NULL and line_number the place.
 
     Raises:
         OSError: a file that was landed is no longer readable.
-        ValueError: a file has fewer lines than were rejected in it.
+        ValueError: a file that did not change has fewer lines than were rejected in it.
     """
+    as_registered = {row["file_id"]: row for row in registered.to_dict("records")}
     in_relations = rejected["rejected_text"].notna()
-    texts = [
+    texts: list[tuple[object, ...]] = [
         (line["file_id"], line["load_id"], line["path_to_read"], line["line_place"], line["reject_reason"], text)
         for line in rejected[in_relations].to_dict("records")
         for text in [str(line["rejected_text"])[:MAX_RAW_CHARACTERS]]
     ]
     lines = [
-        (
-            line["file_id"],
-            line["load_id"],
-            path,
-            number,
-            _told_apart(line["reject_reason"], raw, str(path)),
-            _readable(raw),
-        )
-        for path, places in rejected[~in_relations].groupby("path_to_read", sort=True)
-        for line, number, raw in _matched(str(path), {line["line_place"]: line for line in places.to_dict("records")})
+        row
+        for (path, file_id), of_file in rejected[~in_relations].groupby(["path_to_read", "file_id"], sort=True)
+        for row in _rows_of_file(str(path), of_file.to_dict("records"), as_registered[file_id])
     ]
     return pd.DataFrame(texts + lines, columns=COLUMNS).astype(
         {"file_id": "int32", "load_id": "int32", "line_number": "int64"}
@@ -66,13 +62,35 @@ def with_raw_lines(rejected: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _matched(path: str, rejected: dict[int, Line]) -> Iterator[tuple[Line, int, bytes]]:
+def _rows_of_file(path: str, rejected: list[Line], registered: Line) -> list[tuple[object, ...]]:
+    try:
+        return list(_matched(path, {line["line_place"]: line for line in rejected}))
+    except (FileNotFoundError, ValueError):
+        if _is_as_registered(path, registered):
+            raise
+    return [
+        (line["file_id"], line["load_id"], path, line["line_place"], line["reject_reason"], None) for line in rejected
+    ]
+
+
+def _matched(path: str, rejected: dict[int, Line]) -> Iterator[tuple[object, ...]]:
     n_found = 0
     for place, number, raw in _lines_at(path, rejected.keys()):
         n_found += 1
-        yield rejected[place], number, raw
+        line = rejected[place]
+        reason = _told_apart(line["reject_reason"], raw, path)
+        yield line["file_id"], line["load_id"], path, number, reason, _readable(raw)
     if n_found != len(rejected):
-        raise ValueError(f"{path}: changed while it was read, {len(rejected) - n_found} rejected lines are gone")
+        raise ValueError(f"{path}: {len(rejected) - n_found} rejected lines are gone")
+
+
+def _is_as_registered(path: str, registered: Line) -> bool:
+    try:
+        status = Path(path).stat()
+    except FileNotFoundError:
+        return False
+    modified_at = pd.Timestamp(status.st_mtime_ns // 1000, unit="us")
+    return (status.st_size, modified_at) == (registered["size_bytes"], registered["modified_at"])
 
 
 def _lines_at(path: str, places: AbstractSet[int]) -> Iterator[tuple[int, int, bytes]]:

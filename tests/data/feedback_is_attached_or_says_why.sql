@@ -12,5 +12,5 @@ left join {{ ref('int_feedback_traces') }} as attachments
     on named.feedback_id = attachments.feedback_id
     and named.chunk_id is not distinct from attachments.chunk_id
 where attachments.attachment is null
-    or (attachments.attachment in ('attached', 'too_late') and attachments.trace_id is null)
+    or (attachments.attachment = 'attached' and attachments.trace_id is null)
     or (attachments.attachment in ('orphan', 'chunk_not_shown') and attachments.trace_id is not null)

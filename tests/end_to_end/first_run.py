@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -52,9 +53,41 @@ class Places:
         self, *arguments: str, stdout: int = subprocess.PIPE, variables: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """`retrieval-quality` in a process of its own, with further `variables` in its environment."""
+        return subprocess.run(
+            [COMMAND, *arguments],
+            cwd=self._made_work(),
+            env=self._environment(variables or {}),
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    def start(
+        self, *arguments: str, variables: Mapping[str, str] | None = None, max_file_bytes: int | None = None
+    ) -> subprocess.Popen[str]:
+        """The same without waiting for its end, in a process group of its own; files may not grow beyond
+        `max_file_bytes`, which stands in for a disk that fills.
+        """
+        limit = None if max_file_bytes is None else (max_file_bytes, max_file_bytes)
+        return subprocess.Popen(
+            [COMMAND, *arguments],
+            cwd=self._made_work(),
+            env=self._environment(variables or {}),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=None if limit is None else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+        )
+
+    def _made_work(self) -> Path:
         self.work.mkdir(parents=True, exist_ok=True)
+        return self.work
+
+    def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RQ_", "DBT_"))}
-        environment = inherited | {
+        return inherited | {
             "RQ_LANDING": str(self.landing),
             "RQ_WAREHOUSE": str(self.warehouse),
             "RQ_PUBLISHED": str(self.published),
@@ -62,17 +95,8 @@ class Places:
             "RQ_LOG_PATH": str(self.root / "logs"),
             "RQ_PROJECT_DIR": str(PROJECT),
             "DBT_TARGET_PATH": str(self.root / "target"),
-            **(variables or {}),
+            **variables,
         }
-        return subprocess.run(
-            [COMMAND, *arguments],
-            cwd=self.work,
-            env=environment,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
 
     def query(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
         """Of the published database."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import json
 import os
@@ -12,15 +13,17 @@ from unittest import mock
 
 import pytest
 from dbt.cli.main import dbtRunner
-from end_to_end.test_nights import DAY, FIRST_DAY, contents, differing
+from end_to_end.test_nights import DAY, FIRST_DAY, contents, differing, trace
 from support import PROJECT, Warehouse
 
 from retrieval_quality.build import release_database
+from retrieval_quality.purge import purge
 
 Row = dict[str, object]
 Changes = Mapping[str, Callable[[], object]]
 Files = dict[tuple[str, str], list[tuple[int, bytes]]]  # (contract, name): the night and text of each line
 
+MEASURED = ("mart_", "dim_", "int_score_", "int_window_")
 AS_OF = ("", "2026-03-04T00:00:00Z")
 BAD_LINES = ('{"trace_id": "bro', "[1, 2]", "null", "{}", '{"trace_id": "z", "ts": "yesterday"}', "", '{"unknown": 1}')
 
@@ -141,8 +144,8 @@ def build_tables(
 
 def unaccounted(warehouse: Warehouse) -> list[tuple[object, ...]]:
     return warehouse.query(
-        "select path, n_lines, n_staged, n_duplicates, n_superseded, n_quarantined from stg_landing_accounting "
-        "where n_lines <> n_staged + n_duplicates + n_superseded + n_quarantined"
+        "select * exclude (unknown_keys) from stg_landing_accounting "
+        "where n_lines <> n_staged + n_duplicates + n_superseded + n_quarantined + n_purged + n_too_late"
     )
 
 
@@ -169,3 +172,32 @@ def test_random_nights_end_where_one_night_ends(seed: int, n_nights: int, tmp_pa
     expected = contents(one_night)
     assert differing(contents(nights), expected) == []
     assert all(expected[table] for table in ("stg_feedback", "int_relevance_labels", "fct_query_scores"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_random_nights_after_a_purge_end_where_a_full_refresh_ends(seed: int, target: Path, tmp_path: Path) -> None:
+    """The boundary goes through what lands: sessions, corrections and labels are on both sides of it."""
+    files = Landing(seed).files(3)
+    warehouse = Warehouse(tmp_path)
+    newest = trace(9000, 0, ts=FIRST_DAY + (3 + 90) * DAY + 1)
+    warehouse.land("retrieval_traces", [newest], "newest.jsonl")
+    land(warehouse, files, 0)
+    build_tables(warehouse, "", target)
+    before = contents(warehouse)
+
+    purged = purge(warehouse.path, retention_days=90)
+    assert purged.purged_until == dt.date(2026, 3, 4)
+    assert purged.n_rows["stg_retrieval_traces"] > 0
+    build_tables(warehouse, "", target, full_refresh=True)
+    refreshed = contents(warehouse)
+    assert [table for table in differing(refreshed, before) if table.startswith(MEASURED)] == []
+
+    for night in (1, 2):
+        land(warehouse, files, night)
+        build_tables(warehouse, "", target)
+        assert unaccounted(warehouse) == []
+    nights = contents(warehouse)
+    build_tables(warehouse, "", target, full_refresh=True)
+    assert unaccounted(warehouse) == []
+    assert differing(nights, contents(warehouse)) == []

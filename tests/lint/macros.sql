@@ -2,6 +2,8 @@
 {% macro set_affected_days(model) %}{% endmacro %}
 {% macro is_affected(day) %}{{ day }} is not null{% endmacro %}
 {% macro current_day_version() %}(select max(day_version) from int_day_versions){% endmacro %}
+{% macro is_kept(day) %}{{ day }} is not null{% endmacro %}
+{% macro label_lookback_days() %}90{% endmacro %}
 {% macro rows_so_far(columns) %}select * from so_far_rows{% endmacro %}
 {% macro is_before_as_of(time) %}{{ time }} is not null{% endmacro %}
 {% macro highest(column) %}0{% endmacro %}

@@ -116,6 +116,27 @@ def test_it_opens_once_and_is_resolved_with_the_same_key(world: World) -> None:
     ]
 
 
+def test_a_clock_that_jumps_neither_repeats_nor_loses_a_message(world: World) -> None:
+    past = nights([BREACHED, BREACHED])
+    world.errors = ["http_500"] * 3  # the first channel fails for good
+    world.night(*past)
+    world.ticks = -10_000_000
+    world.night(*past)
+    world.ticks = 100_000_000
+    world.night(*past)
+    world.ticks = -20_000_000
+    over = world.night(*nights([BREACHED, BREACHED, MET, MET]))
+
+    assert over.open == ()
+    key = alert_key("daily", "total", past[-1].night_on)
+    assert sorted((channel, message.action, message.dedup_key) for channel, message in world.delivered) == [
+        ("json:1", "resolve", key),
+        ("json:1", "trigger", key),
+        ("slack:1", "resolve", key),
+        ("slack:1", "trigger", key),
+    ]
+
+
 def test_what_was_known_is_recorded_with_the_opening(world: World) -> None:
     world.night(*nights([BREACHED]))
 

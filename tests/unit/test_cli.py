@@ -18,6 +18,7 @@ from rich.console import Console
 
 from retrieval_quality.cli import main
 from retrieval_quality.demo import DEFAULT_DAYS, DEFAULT_SEED
+from retrieval_quality.locks import changing
 from retrieval_quality.nightly import run_nightly
 from retrieval_quality.publish import current_database, publication_ids, resolve_current
 from retrieval_quality.settings import Settings, SettingsError, exported, resolve_settings
@@ -187,6 +188,19 @@ def test_a_night_publishes_and_a_failed_one_leaves_the_publication_untouched(
     assert stray.stderr.count("\n") == 1
     assert current_database(project.published) == database
     assert publication_ids(project.published) == ("20260310T120000Z-0001",)
+
+
+def test_a_second_night_at_once_says_so_and_does_nothing(project: Place) -> None:
+    warehouse = project.root / "warehouse" / "retrieval_quality.duckdb"
+    with changing(warehouse):
+        second = run("nightly")
+    assert (second.exit_code, second.stdout) == (2, "")
+    assert second.stderr == (
+        f"error: another command is working on {warehouse} (process {os.getpid()}); nothing was done\n"
+    )
+    assert [path.name for path in warehouse.parent.iterdir()] == ["retrieval_quality.duckdb.lock"]
+    assert not (project.root / "logs").exists()
+    assert run("nightly").exit_code == 0
 
 
 def test_a_breached_verdict_is_published_told_and_exit_code_1(project: Place) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pytest
@@ -256,6 +257,24 @@ def test_sequence_goes_on_when_as_of_goes_back(places: Places) -> None:
     assert publication_ids(places.published) == (first.publication_id, second.publication_id)
 
 
+def test_sequence_goes_on_when_the_clock_goes_back(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock(dt.datetime):
+        year_now = 2030
+
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:
+            return dt.datetime(cls.year_now, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(module, "dt", SimpleNamespace(datetime=Clock, UTC=dt.UTC))
+    first = places.publish()
+    Clock.year_now = 2020
+    second = places.publish(keep=1)
+    assert (first.published_at.year, second.published_at.year) == (2030, 2020)
+    assert second.publication_id == "20260310T123015Z-0002"
+    assert publication_ids(places.published) == (second.publication_id,)
+    assert resolve_current(places.published).name == second.publication_id
+
+
 def test_rollback(places: Places) -> None:
     ids = [places.publish().publication_id for _ in range(3)]
     assert rollback(places.published) == ids[1]
@@ -365,50 +384,36 @@ def test_nothing_published_yet(tmp_path: Path) -> None:
 
 
 READER = """
-import os, sys, time, duckdb
-published = sys.argv[1]
-n_reads, seen = 0, set()
-while not os.path.exists(os.path.join(published, "stop")):
-    version = os.path.realpath(os.path.join(published, "current"))
-    con = duckdb.connect(os.path.join(version, "rag_quality.duckdb"), read_only=True)
-    generations = con.execute(
-        "select distinct generation from mart_g union all select distinct generation from fct_g"
-    ).fetchall()
-    con.close()
-    files = duckdb.execute(
-        "select distinct generation from read_parquet([?, ?])",
-        [version + "/parquet/mart_g.parquet", version + "/parquet/fct_g/*/*.parquet"],
-    ).fetchall()
-    assert len(set(generations)) == 1 and generations[:1] == files, (generations, files)
-    seen.add(generations[0])
-    n_reads += 1
-    if n_reads == 1:
-        print("reading", flush=True)
-print(n_reads, len(seen))
+import os, sys, duckdb
+published, progress = sys.argv[1:]
+seen = set()
+with open(progress, "ab", buffering=0) as log:
+    while not os.path.exists(os.path.join(published, "stop")):
+        version = os.path.realpath(os.path.join(published, "current"))
+        con = duckdb.connect(os.path.join(version, "rag_quality.duckdb"), read_only=True)
+        con.execute("set threads = 1")
+        publication = con.execute("select publication_id, as_of from dim_publication").fetchall()
+        generations = con.execute(
+            "select distinct generation from mart_g union all select distinct generation from fct_g"
+        ).fetchall()
+        con.close()
+        assert len(publication) == 1 and publication[0][0] == os.path.basename(version), publication
+        # the generation of every table, and the minute of as_of
+        assert set(generations) == {(publication[0][1].minute,)}, (publication, generations)
+        files = [version + "/parquet/mart_g.parquet", version + "/parquet/fct_g/*/*.parquet"]
+        assert duckdb.execute("select distinct generation from read_parquet(?)", [files]).fetchall() == generations[:1]
+        seen.add(publication[0][0])
+        log.write(b".")
+print(len(seen))
 """
-
-
-@pytest.fixture
-def readers(places: Places) -> Iterator[list[subprocess.Popen[str]]]:
-    write_generation(places, 0)
-    places.publish()
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", READER, str(places.published)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    yield started
-    for reader in started:
-        reader.kill()
-        reader.communicate()
+N_READERS = 4
+N_PUBLICATIONS = 20
+READS_PER_PUBLICATION = 50
 
 
 def write_generation(places: Places, generation: int) -> None:
     places.run(
+        f"update int_as_of set as_of = timestamp '2026-03-10 12:{generation:02}:00'",
         f"create or replace table mart_g as select {generation} as generation from range(1000)",
         "create or replace table fct_g as select date '2026-03-01' + (i % 2)::integer "
         f"as traced_on, {generation} as day_version, {generation} as generation "
@@ -416,18 +421,44 @@ def write_generation(places: Places, generation: int) -> None:
     )
 
 
-def test_readers_never_see_a_torn_publication(places: Places, readers: list[subprocess.Popen[str]]) -> None:
-    for reader in readers:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == "reading\n"
-    for generation in range(1, 11):
+@pytest.fixture
+def readers(places: Places, tmp_path: Path) -> Iterator[dict[Path, subprocess.Popen[str]]]:
+    """Dashboards that open `current` again and again, by the file that grows by a byte with every read."""
+    write_generation(places, 0)
+    places.publish()
+    started = {}
+    for number in range(N_READERS):
+        progress = tmp_path / f"reads-{number}"
+        progress.touch()
+        started[progress] = subprocess.Popen(
+            [sys.executable, "-c", READER, str(places.published), str(progress)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    yield started
+    for reader in started.values():
+        reader.kill()
+        reader.communicate()
+
+
+def test_a_thousand_reads_during_twenty_publications_see_each_of_them_whole(
+    places: Places, readers: dict[Path, subprocess.Popen[str]]
+) -> None:
+    for generation in range(1, N_PUBLICATIONS + 1):
         write_generation(places, generation)
         places.publish()
-        time.sleep(0.05)
+        while n_reads(readers) < generation * READS_PER_PUBLICATION:
+            assert all(reader.poll() is None for reader in readers.values()), "a reader failed"
+            time.sleep(0.005)
+    rollback(places.published)
     (places.published / "stop").touch()
-    for reader in readers:
+    for reader in readers.values():
         output, errors = reader.communicate(timeout=30)
-        assert reader.returncode == 0, errors
-        n_reads, n_generations = map(int, output.split())
-        assert n_reads >= 3
-        assert n_generations >= 2
+        assert (reader.returncode, errors) == (0, "")
+        assert int(output) > N_PUBLICATIONS / 2
+    assert n_reads(readers) >= N_PUBLICATIONS * READS_PER_PUBLICATION
+
+
+def n_reads(readers: dict[Path, subprocess.Popen[str]]) -> int:
+    return sum(progress.stat().st_size for progress in readers)

@@ -14,8 +14,8 @@ session_users as (
 scored as (
     select
         units.*,
-        -- a session whose user nobody logged is a cluster of its own
-        coalesce('user ' || session_users.user_id, 'session ' || units.session_id) as cluster_id,
+        -- a session whose user nobody logged is a cluster of its own; a digest, as this outlives the raw rows
+        md5(coalesce('user ' || session_users.user_id, 'session ' || units.session_id)) as cluster_id,
         -- many-valued metrics on their grid, as distinct sums are what the intervals cost
         round(units.weight * coalesce(round(units.score / units.grid) * units.grid, units.score))::bigint as score_sum
     from units

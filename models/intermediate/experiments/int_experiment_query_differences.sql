@@ -4,14 +4,14 @@ with arms as (
 
 answers as (
     select
-        arms.experiment_id, arms.arm, arms.is_control, retrievals.query_id, retrievals.traced_on, retrievals.trace_id
-    from {{ ref('fct_retrievals') }} as retrievals
+        arms.is_control, days.experiment_id, days.arm, days.query_id,
+        days.stage, days.label_class, days.metric, days.k, days.score_sum, days.n_scores
+    from {{ ref('int_experiment_question_days') }} as days
     inner join arms
-        on retrievals.experiment_id = arms.experiment_id
-        and retrievals.experiment_bucket = arms.arm
-        and retrievals.traced_on >= arms.starts_on
-        and retrievals.traced_on < arms.ends_on
-    where retrievals.traffic = 'production' and retrievals.query_id is not null
+        on days.experiment_id = arms.experiment_id
+        and days.arm = arms.arm
+        and days.traced_on >= arms.starts_on
+        and days.traced_on < arms.ends_on
 ),
 
 questions as (
@@ -32,15 +32,11 @@ pairs as (
 
 scores as (
     select
-        answers.experiment_id, answers.arm, answers.query_id,
-        scores.stage, scores.label_class, scores.metric, scores.k,
-        sum(scores.score) / (count(scores.score) * 1e12) as score
+        experiment_id, arm, query_id, stage, label_class, metric, k,
+        sum(score_sum) / (sum(n_scores) * 1e12) as score
     from answers
-    inner join {{ ref('int_reported_scores') }} as scores
-        on answers.traced_on = scores.traced_on and answers.trace_id = scores.trace_id
-    where scores.score is not null
-    group by
-        answers.experiment_id, answers.arm, answers.query_id, scores.stage, scores.label_class, scores.metric, scores.k
+    where n_scores > 0
+    group by experiment_id, arm, query_id, stage, label_class, metric, k
 )
 
 select

@@ -1,7 +1,6 @@
 """The memory of alerting: `alert_events` in the landing folder, read and appended to, never changed."""
 
 import datetime as dt
-import fcntl
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 
 from retrieval_quality.contracts import AlertEvent, reading_types
 from retrieval_quality.landing_check import EXTENSIONS
+from retrieval_quality.locks import HeldError, exclusive
 
 FOLDER: Final = "alert_events"
 
@@ -107,15 +107,11 @@ def only_one(landing: Path) -> Iterator[None]:
     """
     folder = landing / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise AlertError(f"another command is alerting on {landing}") from error
-        yield
-    finally:
-        os.close(descriptor)
+        with exclusive(folder / ".lock"):
+            yield
+    except HeldError as error:
+        raise AlertError(f"another command is alerting on {landing}") from error
 
 
 def _alert(events: Sequence[AlertEvent]) -> Alert:

@@ -1,0 +1,7 @@
+-- filled by `retrieval-quality purge`, and never rebuilt: what it names does not come back from a landing file
+select
+    null::varchar as model,
+    null::varchar as row_key,
+    null::varchar as session_id,
+    null::date as happened_on
+where false
