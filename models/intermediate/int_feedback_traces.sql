@@ -24,30 +24,31 @@ targets as (
         or {{ current_policy_version() }} > (select max(policy_version) from so_far)
 ),
 
-possible_traces as (
-    -- a named trace is the only possible one; a session offers all its traces
-    select targets.* exclude (trace_id, session_id), traces as trace, 1 as n_possible
+attached as (
+    -- a named trace is the only possible one
+    select
+        targets.feedback_id, targets.chunk_id, targets.given_at, targets.is_answer_level, targets.changed_in_load,
+        (traces.trace_id is not null)::bigint as n_possible,
+        coalesce(traces.is_purged, false) as is_any_purged,
+        traces as trace
     from targets
     left join traces on targets.trace_id = traces.trace_id
     where targets.trace_id is not null
     union all
-    select targets.* exclude (trace_id, session_id), traces, count(*) over (partition by feedback_id, targets.chunk_id)
+    -- a session offers all its traces
+    select
+        targets.feedback_id, targets.chunk_id, targets.given_at, targets.is_answer_level, targets.changed_in_load,
+        count(traces.trace_id) as n_possible,
+        coalesce(bool_or(traces.is_purged), false) as is_any_purged,
+        case when n_possible = 1 then any_value(traces) else
+                arg_max(traces, {'traced_at': traces.traced_at, 'trace_id': traces.trace_id}) filter (
+                    where traces.traced_at <= targets.given_at
+                    and (targets.is_answer_level or list_contains(traces.shown_ids, targets.chunk_id))
+                )
+        end as trace
     from targets
     left join traces on targets.session_id = traces.session_id
     where targets.trace_id is null
-),
-
-attached as (
-    select
-        feedback_id, chunk_id, given_at, is_answer_level, changed_in_load,
-        count(trace.trace_id) as n_possible,
-        coalesce(bool_or(trace.is_purged), false) as is_any_purged,
-        arg_max(trace, {'traced_at': trace.traced_at, 'trace_id': trace.trace_id}) filter (
-            where n_possible = 1 or (
-                trace.traced_at <= given_at and (is_answer_level or list_contains(trace.shown_ids, chunk_id))
-            )
-        ) as trace
-    from possible_traces
     group by all
 ),
 
@@ -67,9 +68,7 @@ explained as (
 ),
 
 earlier as (
-    select feedback_id, list(distinct traced_on) as days
-    from so_far
-    group by feedback_id
+    select feedback_id, list(distinct traced_on) as days from so_far group by feedback_id
 )
 
 select
