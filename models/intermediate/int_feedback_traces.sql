@@ -68,7 +68,8 @@ explained as (
 ),
 
 earlier as (
-    select feedback_id, list(distinct traced_on) as days from so_far group by feedback_id
+    select feedback_id, list(distinct traced_on) as days from so_far
+    group by feedback_id
 )
 
 select
