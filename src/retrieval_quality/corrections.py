@@ -20,7 +20,7 @@ PREDICTION = ["tuning", "tuning_source", "correlation", "width_ratio", "n_equiva
 SELECTION = ["covered_share", "lowest_propensity"]
 COUNTS = ["n_labelled", "n_units", "n_traces", "n_scored"]
 COLUMNS = [
-    *KEY, "is_identifiable", "judged_share", *ESTIMATE, *PREDICTION, *SELECTION, "is_contradicted", *COUNTS,
+    *KEY, "is_identifiable", "judged_share", *ESTIMATE, *PREDICTION, *SELECTION, "is_contradicted", "n_days", *COUNTS,
     "reason", "assumption",
 ]  # fmt: skip
 TEXTS = [
@@ -30,7 +30,8 @@ TEXTS = [
 FLOATS = ["judged_share", *ESTIMATE, *(name for name in PREDICTION if name != "tuning_source"), *SELECTION]
 
 RANDOM_SAMPLE = (
-    "sessions with a trusted label are a random sample of the segment, drawn with the inclusion probabilities landed"
+    "sessions with a trusted label are a random sample of the segment on the days that have one, "
+    "drawn with the inclusion probabilities landed"
 )
 NOT_BY_RELEVANCE = "within an intent and a rank, whether feedback judges a shown chunk does not depend on its relevance"
 
@@ -47,23 +48,25 @@ def corrected_estimates(
 ) -> pd.DataFrame:
     """Both corrected estimates of every window, segment and metric that has the labels for it.
 
-    `prediction_powered`: trusted labels of a random sample with a cheap score. Segments with few
-    trusted units borrow the tuning of all values of their dimension.
+    `prediction_powered`: trusted labels of a random sample with a cheap score, both of the days of
+    the window that have a trusted label. Segments with few trusted units borrow the tuning of all
+    values of their dimension.
     `selection_weighted`: precision of the final list from explicit feedback on single places, by the
-    inverse propensity of a place to be judged, in cells of intent x rank. Places of one session-day
-    count as one unit: (sum of judged weight)^2 / sum of its squares by unit.
+    inverse propensity of a place to be judged, in cells of intent x rank. A place weighs as its list,
+    the lists of a session-day together 1 / sample rate. Places of one session-day count as one unit:
+    (sum of judged weight)^2 / sum of its squares by unit.
 
     Args:
         pairs: one row per `PAIR`: sampling, n_labelled, n_units (with a cheap score), n_eff
-            (effective number of those not labelled), n_traces, n_scored, judged_share,
+            (effective number of those not labelled), n_days, n_traces, n_scored, judged_share,
             is_identifiable.
         joint: `PAIR`, trusted_score, cheap_score (0-1; NULL: no signal, 0),
             inclusion_probability (0-1), unit_weight (millionths: 1 / sample rate), n_units.
         unlabelled: `PAIR`, value (cheap score), weight (millionths of a unit).
-        feedback: one row per `PLACES`: n_labelled, n_units, n_eff (independent units among the
-            labels), shown_share (of the k places: those that were there), n_traces, n_scored,
+        feedback: one row per `PLACES`: n_labelled, n_units (lists), n_eff (independent units among
+            the labels), shown_share (of the k places: those that were there), n_traces, n_scored,
             judged_share.
-        judged_places, shown_places: `PLACES`, intent, rank, weight (millionths of a unit); judged
+        judged_places, shown_places: `PLACES`, intent, rank, weight (millionths of a list); judged
             ones with value (1 relevant, 0 not).
         confidence: level of all intervals, in (0, 1).
 
@@ -152,7 +155,7 @@ def _published(rows: pd.DataFrame) -> pd.DataFrame:
     """Sorted, with all columns, typed also where there is no row."""
     types: dict[str, str] = dict.fromkeys(TEXTS, "str") | dict.fromkeys(FLOATS, "float64")
     types |= dict.fromkeys(COUNTS, "int64")
-    types |= {"k": "int32", "is_identifiable": "bool", "is_contradicted": "boolean"}
+    types |= {"k": "int32", "n_days": "Int64", "is_identifiable": "bool", "is_contradicted": "boolean"}
     rows = rows.reindex(columns=COLUMNS).astype(types)
     numbers = rows[FLOATS].to_numpy()
     rows[FLOATS] = np.where(np.isfinite(numbers), numbers, np.nan)

@@ -30,6 +30,8 @@ KEPT_BY_DAY: Final = frozenset(
         "int_joint_histograms",
         "int_judged_places",
         "int_listed_units",
+        "int_trusted_days",
+        "int_shown_lists",
         "int_version_days",
         "int_experiment_unit_days",
         "int_experiment_question_days",

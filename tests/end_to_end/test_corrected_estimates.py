@@ -18,6 +18,7 @@ from support import Warehouse
 from retrieval_quality.build import BuildFailed
 
 DAY = "2026-11-30"  # a Monday
+NEXT_DAY = "2026-12-01"  # nobody audits it
 AS_OF = {"as_of": "2026-12-08T06:00:00Z"}
 PAIRS = (
     "trusted_class,cheap_class,is_zero_without_signal\naudit,judge,false\naudit,implicit,true\nexplicit,judge,false\n"
@@ -101,6 +102,11 @@ def rows() -> Iterator[tuple[str, dict[str, object]]]:
             for chunk, said in (("a", told.first), ("b", told.second)):
                 if said is not None:
                     yield verdict(name, "thumb", said, chunk=chunk)
+    for number in range(30):
+        name = f"not audited {number}"
+        yield trace(name, "plain", ["a"], ts=f"{NEXT_DAY}T12:00:00Z")
+        yield verdict(name, "judge", 1, ts=f"{NEXT_DAY}T13:00:00Z")
+        yield verdict(name, "copy", 1, ts=f"{NEXT_DAY}T13:00:00Z")
     # one session of two traces, audited at different chances; of three, one of them copied
     for number, (version, n) in enumerate((("several", 2), ("clicks", 3))):
         for turn in range(n):
@@ -260,6 +266,26 @@ def test_without_a_signal_the_implicit_score_is_zero(warehouse: Warehouse) -> No
     ) == [(1.0, 1)]
 
 
+def test_days_without_a_trusted_label_are_not_spoken_of(warehouse: Warehouse) -> None:
+    # the week has 30 sessions more, all of them liked by the judge and copied, and without an audit
+    quality = warehouse.query(
+        """
+        select label_class, n_traces, n_units from mart_retrieval_quality
+        where window_name = 'week' and window_start_at = ? and segment_value = 'plain' and stage = 'final'
+            and metric = 'hit_rate' and k = 5 and label_class in ('judge', 'audit') order by label_class
+        """,
+        DAY,
+    )
+    assert quality == [("audit", 230, 20), ("judge", 230, 130)]
+    for cheap, n_units in (("judge", 100), ("implicit", 200)):
+        found = row(warehouse, "plain", cheap)
+        assert (found["n_days"], found["n_traces"], found["n_scored"], found["n_units"]) == (1, 200, 20, n_units)
+    days = warehouse.query("select traced_on::varchar, traffic, trusted_class from int_trusted_days order by all")
+    assert days == [(DAY, "production", "audit"), (DAY, "production", "explicit")]
+    assert warehouse.query(f"select count(*) from int_listed_units where traced_on = '{NEXT_DAY}'") == [(0,)]
+    assert warehouse.query(f"select count(*) > 0 from int_shown_lists where traced_on = '{NEXT_DAY}'") == [(True,)]
+
+
 def test_a_session_audited_twice_has_the_greater_chance(warehouse: Warehouse) -> None:
     rows = warehouse.query(
         "select trusted_score, inclusion_probability, n_units from int_window_joint where window_name = 'week' "
@@ -323,7 +349,7 @@ def test_feedback_weighted_by_intent_and_rank(warehouse: Warehouse) -> None:
     # w = 10/3 for 12, 20/3 for 6, 4 for 5
     independent = 23**2 / 35
     assert both["n_eff"] == pytest.approx(independent / 23 * 100**2 / (400 / 3 + 800 / 3 + 80))
-    assert (both["n_labelled"], both["n_units"]) == (17, 60)
+    assert (both["n_labelled"], both["n_units"], both["n_traces"], both["n_days"]) == (17, 60, 60, None)
     squares = 100 / 9 * (9 * (1 - covered) ** 2 + 3 * covered**2) + 400 / 9 * (
         2 * (1 - covered) ** 2 + 4 * covered**2
     ) + 16 * ((1 - covered) ** 2 + 4 * covered**2)  # fmt: skip

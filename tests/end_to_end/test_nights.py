@@ -28,7 +28,7 @@ FILLED = (
     "stg_retrieval_traces", "stg_feedback", "stg_queries", "stg_qrels", "stg_eval_runs",
     "int_relevance_labels", "int_relevant_sets", "int_judged_chunks", "fct_retrievals", "fct_query_scores",
     "int_score_histograms", "int_score_denominators", "int_score_histograms_hourly", "int_score_denominators_hourly",
-    "int_listed_units", "int_joint_histograms", "int_judged_places",
+    "int_trusted_days", "int_listed_units", "int_joint_histograms", "int_shown_lists", "int_judged_places",
     "mart_retrieval_quality", "mart_segment_weekly", "mart_corrected_estimates", "dim_versions",
 )  # fmt: skip
 Contents = dict[str, list[tuple[object, ...]]]

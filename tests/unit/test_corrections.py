@@ -22,7 +22,7 @@ def pair(metric: str = "precision", k: int = 5, cheap_class: str = "judge", **of
 
 
 def counted(n_labelled: int, n_units: int, **of: object) -> dict[str, object]:
-    more = {"sampling": "random", "n_labelled": n_labelled, "n_units": n_units, "is_identifiable": True}
+    more = {"sampling": "random", "n_labelled": n_labelled, "n_units": n_units, "n_days": 5, "is_identifiable": True}
     return pair() | COUNTED | more | {"n_eff": float(n_units - n_labelled)} | of
 
 
@@ -79,6 +79,7 @@ def test_both_methods_say_what_the_functions_say() -> None:
         alone["trusted_estimate"], alone["trusted_low"],
     )  # fmt: skip
     assert (predicted["n_labelled"], predicted["n_units"], predicted["n_traces"]) == (60, 700, 700)
+    assert rows["n_days"].tolist() == [5, pd.NA]
     assert pd.isna(predicted["bound_low"]) and pd.isna(predicted["covered_share"])  # noqa: PT018
 
     # .5 of the first places, .2 of the second, which stand for two of five: .4 x .35

@@ -1,35 +1,74 @@
-with cells as (
+with audited as (
+    select days.traced_on, days.traffic
+    from {{ ref('int_trusted_days') }} as days
+    semi join {{ ref('int_corrections') }} as pairs
+        on days.trusted_class = pairs.trusted_class and pairs.is_zero_without_signal
+    where {{ is_affected('days.traced_on') }}
+),
+
+traces as (
     select
-        traced_on, traffic, segment_key, segment_dimension, segment_value, stage, intent,
-        -- how long it is matters for what was shown to users
-        case when stage = 'final' then n_listed end as n_listed,
-        count(*) filter (where is_first_of_unit) as n_units,
-        sum(unit_weight) filter (where is_first_of_unit)::bigint as weight_sum,
-        sum(unit_weight::hugeint * unit_weight) filter (where is_first_of_unit)::hugeint as weight_square_sum,
-        sum(trace_weight)::bigint as trace_weight
-    from {{ ref('int_listed_traces') }}
-    where {{ is_affected('traced_on') }}
+        traced_on, traffic, session_id,
+        {
+            'segment_key': segment_key,
+            'weight': weight,
+            'has_final': n_returned is not null,
+            'has_retriever': n_candidates is not null
+        } as trace
+    from {{ ref('int_segmented_traces') }}
+    semi join audited using (traced_on, traffic)
+    where not is_fault and {{ is_affected('traced_on') }}
+),
+
+sessions as (
+    select traced_on, traffic, list_sort(list(trace)) as traces
+    from traces
+    group by traced_on, traffic, session_id
+),
+
+alike as (
+    -- sessions by the thousand share few lists of traces: these are spread over segments, not the sessions
+    select traced_on, traffic, traces, count(*) as n_units
+    from sessions
+    group by traced_on, traffic, traces
+),
+
+kinds as (
+    -- nor does it matter how often a session repeats itself
+    select traced_on, traffic, list_sort(list_distinct(traces)) as traces, sum(n_units) as n_units
+    from alike
     group by all
 ),
 
-spread as (
-    select * exclude (segment_key)
-    from cells
-    where segment_key is null
-    union all by name
+members as (
+    select *, unnest(traces) as trace from kinds
+),
+
+listed as (
     select
-        cells.* exclude (segment_key, segment_dimension, segment_value),
-        segments.segment_dimension, segments.segment_value
-    from cells
+        * exclude (trace), trace.segment_key, trace.weight,
+        unnest(['final', 'retriever']) as stage,
+        unnest([trace.has_final, trace.has_retriever]) as has_list
+    from members
+),
+
+units as (
+    select
+        listed.traced_on, listed.traffic, segments.segment_dimension, segments.segment_value, listed.stage,
+        listed.traces,
+        any_value(listed.n_units) as n_units,
+        max(listed.weight) as unit_weight
+    from listed
     inner join {{ ref('int_segments') }} as segments using (traced_on, segment_key)
+    where listed.has_list
+    group by all
 )
 
 select
-    traced_on, traffic, segment_dimension, segment_value, stage, intent, n_listed,
+    traced_on, traffic, segment_dimension, segment_value, stage,
     sum(n_units)::bigint as n_units,
-    coalesce(sum(weight_sum), 0)::bigint as weight_sum,
-    coalesce(sum(weight_square_sum), 0)::hugeint as weight_square_sum,
-    sum(trace_weight)::bigint as trace_weight,
+    sum(n_units * unit_weight)::bigint as weight_sum,
+    sum(n_units * unit_weight::hugeint * unit_weight)::hugeint as weight_square_sum,
     {{ current_day_version() }} as day_version
-from spread
-group by traced_on, traffic, segment_dimension, segment_value, stage, intent, n_listed
+from units
+group by traced_on, traffic, segment_dimension, segment_value, stage

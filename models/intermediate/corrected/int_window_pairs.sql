@@ -2,10 +2,6 @@ with joint as (
     select * from {{ ref('int_window_joint') }}
 ),
 
-denominators as (
-    select * from {{ ref('int_window_denominators') }}
-),
-
 labelled as (
     select
         window_name, window_start_at, window_end_at, traffic, segment_dimension, segment_value, stage,
@@ -15,42 +11,58 @@ labelled as (
     group by all
 ),
 
-listed as (
+classes as (
+    select *, unnest([trusted_class, cheap_class]) as label_class
+    from {{ ref('int_corrections') }}
+),
+
+audited as (
+    -- the days with a trusted label: who was there, and for whom there is a cheap score
     select
-        window_name, window_start_at, traffic, segment_dimension, segment_value, stage,
-        sum(n_units)::bigint as n_units,
-        pow(sum(weight_sum)::double, 2) / sum(weight_square_sum)::double as n_eff
-    from {{ ref('int_window_listed') }}
+        days.window_name, days.window_start_at, days.traffic, counts.segment_dimension, counts.segment_value,
+        counts.stage, days.trusted_class, classes.cheap_class, counts.metric, counts.k,
+        count(*) filter (where counts.label_class = days.trusted_class) as n_days,
+        sum(counts.n_traces) filter (where counts.label_class = days.trusted_class)::bigint as n_traces,
+        sum(counts.n_units) filter (where counts.label_class = classes.cheap_class)::bigint as n_units,
+        sum(counts.weight_sum) filter (where counts.label_class = classes.cheap_class) as weight_sum,
+        sum(counts.weight_square_sum) filter (where counts.label_class = classes.cheap_class) as weight_square_sum
+    from {{ ref('int_window_trusted_days') }} as days
+    inner join classes using (trusted_class)
+    inner join {{ ref('int_score_denominators') }} as counts
+        on days.traced_on = counts.traced_on and days.traffic = counts.traffic
+        and classes.label_class = counts.label_class
     group by all
 ),
 
 scored as (
     -- whom the cheap score is there for: all sessions with a list, or those with a cheap label
     select
-        labelled.*, pairs.sampling, pairs.is_zero_without_signal,
-        case when pairs.is_zero_without_signal then listed.n_units else cheap.n_units end as n_units,
-        case when pairs.is_zero_without_signal then listed.n_eff else cheap.n_eff end as n_eff
+        labelled.*, pairs.sampling, pairs.is_zero_without_signal, audited.n_days, audited.n_traces,
+        case when pairs.is_zero_without_signal then listed.n_units else audited.n_units end as n_units,
+        case when pairs.is_zero_without_signal then listed.weight_sum else audited.weight_sum end as weight_sum,
+        case when pairs.is_zero_without_signal then listed.weight_square_sum else audited.weight_square_sum end
+            as weight_square_sum
     from labelled
     inner join {{ ref('int_corrections') }} as pairs using (trusted_class, cheap_class)
-    left join listed using (window_name, window_start_at, traffic, segment_dimension, segment_value, stage)
-    left join denominators as cheap
-        on labelled.window_name = cheap.window_name and labelled.window_start_at = cheap.window_start_at
-        and labelled.traffic = cheap.traffic and labelled.segment_dimension = cheap.segment_dimension
-        and labelled.segment_value = cheap.segment_value and labelled.stage = cheap.stage
-        and labelled.cheap_class = cheap.label_class and labelled.metric = cheap.metric and labelled.k = cheap.k
+    inner join audited
+        using (
+            window_name, window_start_at, traffic, segment_dimension, segment_value, stage, trusted_class, cheap_class,
+            metric, k
+        )
+    left join {{ ref('int_window_listed') }} as listed
+        using (window_name, window_start_at, traffic, segment_dimension, segment_value, stage, trusted_class)
 )
 
 select
-    scored.* exclude (n_units, n_eff),
-    scored.n_units,
+    scored.* exclude (weight_sum, weight_square_sum),
     -- of the units that are not labelled; equal to their number where sample rates do not vary
-    scored.n_eff * (scored.n_units - scored.n_labelled) / scored.n_units as n_eff,
-    trusted.n_traces,
+    pow(scored.weight_sum::double, 2) / scored.weight_square_sum::double
+        * (scored.n_units - scored.n_labelled) / scored.n_units as n_eff,
     trusted.n_scored,
     trusted.judged_share,
     trusted.is_identifiable
 from scored
-inner join denominators as trusted
+inner join {{ ref('int_window_denominators') }} as trusted
     on scored.window_name = trusted.window_name and scored.window_start_at = trusted.window_start_at
     and scored.traffic = trusted.traffic and scored.segment_dimension = trusted.segment_dimension
     and scored.segment_value = trusted.segment_value and scored.stage = trusted.stage

@@ -2,23 +2,14 @@ with pairs as (
     select * from {{ ref('int_window_pairs') }}
 ),
 
-listed as (
-    select
-        window_name, window_start_at, traffic, segment_dimension, segment_value, stage,
-        sum(weight_sum)::bigint as weight
-    from {{ ref('int_window_listed') }}
-    group by all
-),
-
 scored as (
-    select pairs.*, histograms.value, histograms.weight
+    select pairs.*, cheap.value, cheap.weight
     from pairs
-    inner join {{ ref('int_window_histograms') }} as histograms
-        on pairs.window_name = histograms.window_name and pairs.window_start_at = histograms.window_start_at
-        and pairs.traffic = histograms.traffic and pairs.segment_dimension = histograms.segment_dimension
-        and pairs.segment_value = histograms.segment_value and pairs.stage = histograms.stage
-        and pairs.cheap_class = histograms.label_class and pairs.metric = histograms.metric
-        and pairs.k = histograms.k
+    inner join {{ ref('int_window_cheap') }} as cheap
+        using (
+            window_name, window_start_at, traffic, segment_dimension, segment_value, stage, trusted_class, cheap_class,
+            metric, k
+        )
 ),
 
 labelled as (
@@ -35,9 +26,10 @@ labelled as (
 terms as (
     select * from scored
     union all by name
-    select pairs.*, 0.0 as value, listed.weight
+    select pairs.*, 0.0 as value, listed.weight_sum as weight
     from pairs
-    inner join listed using (window_name, window_start_at, traffic, segment_dimension, segment_value, stage)
+    inner join {{ ref('int_window_listed') }} as listed
+        using (window_name, window_start_at, traffic, segment_dimension, segment_value, stage, trusted_class)
     where pairs.is_zero_without_signal
     union all by name
     select * replace (0.0 as value, -weight as weight) from scored
