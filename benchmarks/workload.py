@@ -37,7 +37,6 @@ select
     strftime(timestamp '{first_day}' + to_microseconds((i * {step_us})::bigint), '%Y-%m-%dT%H:%M:%S.%fZ') as ts,
     ['how do I use', 'why fails', 'compare', 'where is'][(question % 4 + 1)::integer]
         || ' the setting number ' || question || ' of the module' as query,
-    'question-' || question as query_id,
     {n_chunks} as top_k,
     list_transform(range({n_chunks}), lambda place: {{
         'chunk_id': 'document-' || (hash(question, place) % 100000) || '#' || (place % 7),

@@ -57,7 +57,7 @@ select
     scored.* exclude (weight_sum, weight_square_sum),
     -- of the units that are not labelled; equal to their number where sample rates do not vary
     pow(scored.weight_sum::double, 2) / scored.weight_square_sum::double
-        * (scored.n_units - scored.n_labelled) / scored.n_units as n_eff,
+    * (scored.n_units - scored.n_labelled) / scored.n_units as n_eff,
     trusted.n_scored,
     trusted.judged_share,
     trusted.is_identifiable

@@ -1,10 +1,20 @@
-with asked as (
+with signalling as (
+    -- an experiment without signals tells nothing: its traces are not looked at
+    select distinct retrievals.experiment_id
+    from {{ ref('int_implicit_hits') }} as hits
+    inner join {{ ref('fct_retrievals') }} as retrievals
+        on hits.traced_on = retrievals.traced_on and hits.trace_id = retrievals.trace_id
+    where not hits.is_answer_level
+),
+
+asked as (
     select
         retrievals.traced_on, retrievals.trace_id, retrievals.experiment_id, retrievals.experiment_bucket,
         coalesce('id ' || retrievals.query_id, {{ normalised_query('retrievals.query') }}) as question
     from {{ ref('fct_retrievals') }} as retrievals
     inner join {{ ref('int_windows') }} as windows
         on retrievals.traced_on >= windows.window_start_at and retrievals.traced_on < windows.window_end_at
+    semi join signalling on retrievals.experiment_id = signalling.experiment_id
     where windows.window_name = 'trailing_28d' and retrievals.traffic = 'production'
         and retrievals.experiment_id is not null and retrievals.experiment_bucket is not null
 ),
