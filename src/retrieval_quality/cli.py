@@ -138,6 +138,7 @@ def nightly(
             {
                 "landing_checks": _checks_record(result.checks),
                 "build": None if result.build is None else _build_record(result.build),
+                "rebuilt_days": dict(result.rebuilt_days),
                 "publication": None if result.publication is None else _publication_record(result.publication),
                 "database": str(result.database),
                 "alerts": record(result.alerts),
@@ -220,6 +221,9 @@ def _echo_night(result: "NightlyResult", alert_lines: Sequence[str]) -> None:
     else:
         n_nodes = sum(result.build.counts.values())
         click.echo(f"Built and tested {n_nodes} nodes in {result.build.elapsed_seconds:.1f} s.")
+        if result.rebuilt_days:
+            days = ", ".join(f"{n_days} by {cause}" for cause, n_days in result.rebuilt_days.items())
+            click.echo(f"Days rebuilt: {days}.")
         click.echo(_publication_line(result.publication))
     for line in alert_lines:
         click.echo(line)

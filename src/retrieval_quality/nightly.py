@@ -4,10 +4,14 @@ was made from the very same.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import duckdb
 
 from retrieval_quality.alerts import AlertReport, Outside, run_alerts
 from retrieval_quality.build import BuildFailed, BuildResult, build, check_vars
@@ -22,11 +26,13 @@ from retrieval_quality.settings import Settings, exported
 @dataclass(frozen=True)
 class NightlyResult:
     """What a night did: checks that let it go on, a build whose tests passed and its publication (None
-    where nothing was new), the published database that is current now, its alerts.
+    where nothing was new), the published database that is current now, its alerts. `rebuilt_days` are
+    UTC days by what changed them: a contract, `policy` or `as_of`.
     """
 
     checks: LandingReport
     build: BuildResult | None
+    rebuilt_days: Mapping[str, int]
     publication: Publication | None
     database: Path
     alerts: AlertReport
@@ -59,10 +65,12 @@ def _night(settings: Settings, variables: str | None, full_refresh: bool, say: C
     if checks.blocking:
         raise LandingBlocked(checks)
     inputs = inputs_sha256(settings, variables)
-    result, publication = None, None
+    result, publication, rebuilt = None, None, {}
     if full_refresh or not _is_current(settings, inputs):
         say("starting dbt")
+        built_before = 0 if full_refresh else _newest_version(settings.warehouse)
         result = build_warehouse(settings, variables=variables, full_refresh=full_refresh, say=say)
+        rebuilt = _rebuilt_days(settings.warehouse, built_before)
         say("publishing")
         publication = publish(
             settings.warehouse,
@@ -79,11 +87,30 @@ def _night(settings: Settings, variables: str | None, full_refresh: bool, say: C
         resolve_nights=settings.alert_resolve_nights,
         outside=Outside(environ=os.environ),
     )
-    return NightlyResult(checks=checks, build=result, publication=publication, database=database, alerts=alerts)
+    return NightlyResult(checks, result, rebuilt, publication, database, alerts)
 
 
 def _is_current(settings: Settings, inputs: str | None) -> bool:
     return inputs is not None and settings.warehouse.is_file() and published_inputs(settings.published) == inputs
+
+
+def _newest_version(warehouse: Path) -> int:
+    rows = _day_versions(warehouse, "select coalesce(max(day_version), 0) from int_day_versions")
+    return int(rows[0][0]) if rows else 0
+
+
+def _rebuilt_days(warehouse: Path, since: int) -> dict[str, int]:
+    """How many days were rebuilt after a version, by what changed them."""
+    counted = "select contract, count(distinct traced_on) from int_day_versions where day_version > ? group by all"
+    return dict(_day_versions(warehouse, f"{counted} order by all", since))
+
+
+def _day_versions(warehouse: Path, sql: str, *parameters: int) -> list[tuple[Any, ...]]:
+    if not warehouse.is_file():
+        return []
+    with closing(duckdb.connect(str(warehouse), read_only=True)) as con:
+        known = con.execute("select 1 from duckdb_tables() where table_name = 'int_day_versions'").fetchall()
+        return con.execute(sql, parameters).fetchall() if known else []
 
 
 def build_warehouse(

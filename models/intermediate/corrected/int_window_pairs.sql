@@ -51,19 +51,24 @@ scored as (
         )
     left join {{ ref('int_window_listed') }} as listed
         using (window_name, window_start_at, traffic, segment_dimension, segment_value, stage, trusted_class)
+),
+
+counted as (
+    select
+        * exclude (weight_sum, weight_square_sum),
+        -- of the units that are not labelled; equal to their number where sample rates do not vary
+        pow(weight_sum::double, 2) / weight_square_sum::double * (n_units - n_labelled) / n_units as n_eff
+    from scored
 )
 
 select
-    scored.* exclude (weight_sum, weight_square_sum),
-    -- of the units that are not labelled; equal to their number where sample rates do not vary
-    pow(scored.weight_sum::double, 2) / scored.weight_square_sum::double
-    * (scored.n_units - scored.n_labelled) / scored.n_units as n_eff,
+    counted.*,
     trusted.n_scored,
     trusted.judged_share,
     trusted.is_identifiable
-from scored
+from counted
 inner join {{ ref('int_window_denominators') }} as trusted
-    on scored.window_name = trusted.window_name and scored.window_start_at = trusted.window_start_at
-    and scored.traffic = trusted.traffic and scored.segment_dimension = trusted.segment_dimension
-    and scored.segment_value = trusted.segment_value and scored.stage = trusted.stage
-    and scored.trusted_class = trusted.label_class and scored.metric = trusted.metric and scored.k = trusted.k
+    on counted.window_name = trusted.window_name and counted.window_start_at = trusted.window_start_at
+    and counted.traffic = trusted.traffic and counted.segment_dimension = trusted.segment_dimension
+    and counted.segment_value = trusted.segment_value and counted.stage = trusted.stage
+    and counted.trusted_class = trusted.label_class and counted.metric = trusted.metric and counted.k = trusted.k
