@@ -1,8 +1,4 @@
-with traces as (
-    select * from {{ ref('int_possible_traces') }}
-),
-
-so_far as (
+with so_far as (
     {{ rows_so_far({
         'feedback_id': 'varchar', 'chunk_id': 'varchar', 'trace_id': 'varchar', 'traced_on': 'date',
         'attachment': 'varchar', 'changed_in_load': 'integer', 'policy_version': 'integer'
@@ -28,26 +24,27 @@ attached as (
     -- a named trace is the only possible one
     select
         targets.feedback_id, targets.chunk_id, targets.given_at, targets.is_answer_level, targets.changed_in_load,
-        (traces.trace_id is not null)::bigint as n_possible,
-        coalesce(traces.is_purged, false) as is_any_purged,
-        traces as trace
+        (named.trace_id is not null)::bigint as n_possible,
+        coalesce(named.trace.is_purged, false) as is_any_purged,
+        named.trace
     from targets
-    left join traces on targets.trace_id = traces.trace_id
+    left join {{ ref('int_possible_traces') }} as named on targets.trace_id = named.trace_id
     where targets.trace_id is not null
     union all
-    -- a session offers all its traces
+    -- a session offers all its traces; what they showed is read of their days alone
     select
         targets.feedback_id, targets.chunk_id, targets.given_at, targets.is_answer_level, targets.changed_in_load,
-        count(traces.trace_id) as n_possible,
-        coalesce(bool_or(traces.is_purged), false) as is_any_purged,
-        case when n_possible = 1 then any_value(traces) else
-                arg_max(traces, {'traced_at': traces.traced_at, 'trace_id': traces.trace_id}) filter (
-                    where traces.traced_at <= targets.given_at
-                    and (targets.is_answer_level or list_contains(traces.shown_ids, targets.chunk_id))
+        count(offered.trace_id) as n_possible,
+        coalesce(bool_or(offered.trace.is_purged), false) as is_any_purged,
+        case when n_possible = 1 then max(offered.trace) else max(offered.trace) filter (
+                    where offered.trace.traced_at <= targets.given_at
+                    and (targets.is_answer_level or list_contains(shown.shown_ids, targets.chunk_id))
                 )
         end as trace
     from targets
-    left join traces on targets.session_id = traces.session_id
+    left join {{ ref('int_possible_traces') }} as offered on targets.session_id = offered.session_id
+    left join {{ ref('int_possible_traces') }} as shown
+        on offered.traced_on = shown.traced_on and offered.trace_id = shown.trace_id
     where targets.trace_id is null
     group by all
 ),
