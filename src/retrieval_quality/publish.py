@@ -388,7 +388,7 @@ def _fingerprint(columns: Mapping[str, str], n_rows: int, content: str) -> str:
 
 def _published_fingerprints(con: duckdb.DuckDBPyConnection, before: Path, days: Sequence[_FactDay]) -> dict[str, str]:
     """Fingerprints by file, of those days' files that the previous publication has. A day version
-    alone is not trusted: a full refresh may count versions anew.
+    alone is not trusted: a new warehouse counts versions anew.
     """
     names = {str(before / day.file): day.file for day in days if (before / day.file).is_file()}
     if not names:

@@ -204,7 +204,10 @@ def read_whole(published: Path) -> tuple[str, set[str]]:
 def contents(places: Places) -> Contents:
     """Every table of the warehouse, but for what is technical."""
     tables = warehouse_contents(Warehouse(places.root))
-    return {table: rows for table, rows in tables.items() if table not in LOGS}
+    quarantine = "select line_number, reject_reason, raw_text from stg_quarantine order by all"
+    return {table: rows for table, rows in tables.items() if table not in LOGS} | {
+        "stg_quarantine": places.query_warehouse(quarantine)
+    }
 
 
 def leftovers(places: Places) -> list[tuple[object, ...]]:
