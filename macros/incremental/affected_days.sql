@@ -1,15 +1,19 @@
 {#- Pre-hook of a model that is replaced by day: the days it has to rebuild, those whose version
-    exceeds its own highest. A variable of the connection carries them, because a list that is
-    constant in the query is pushed down through views and unnests to the scan, a join is not. -#}
+    exceeds that of its last build (not of its rows: few days of a sparse model have any). A variable
+    of the connection carries them, because a list that is constant in the query is pushed down through
+    views and unnests to the scan, a join is not. -#}
 {% macro set_affected_days(model) -%}
 {%- set day_versions = ref('int_day_versions') -%}
 {%- do ref('stg_purges') -%}
+{%- do ref('int_built_versions') -%}
 {%- if is_incremental() -%}
 set variable rq_affected_days = (
     select coalesce(list(distinct traced_on), [])
     from (
         select traced_on from {{ day_versions }}
-        where day_version > (select coalesce(max(day_version), 0) from {{ model }})
+        where day_version > (
+            select coalesce(max(day_version), 0) from {{ ref('int_built_versions') }} where model = '{{ model.identifier }}'
+        )
         {%- if config.get('full_refresh') is false %}
         -- a model that is never rebuilt keeps its frozen days, and no other that is no longer known
         union all
@@ -21,6 +25,13 @@ set variable rq_affected_days = (
 {%- else -%}
 set variable rq_affected_days = null
 {%- endif -%}
+{%- endmacro %}
+
+{#- Post-hook of the same: it is built up to here. -#}
+{% macro record_built_version(model) -%}
+delete from {{ ref('int_built_versions') }} where model = '{{ model.identifier }}';
+insert into {{ ref('int_built_versions') }}
+select '{{ model.identifier }}' as model, {{ current_day_version() }} as day_version
 {%- endmacro %}
 
 {#- Is this day to be rebuilt? All days are on a first build. -#}

@@ -21,7 +21,7 @@ RAW_DAYS: Final[Mapping[str, tuple[str, str]]] = {
     "stg_answers": ("answer_id", "answered_at"),
     "stg_llm_calls": ("call_id", "called_at"),
 }
-# What marts are made of, by day, and stands nowhere else; and the log of versions.
+# What marts are made of, by day, and stands nowhere else; the log of versions; a window's list of its days.
 KEPT_BY_DAY: Final = frozenset(
     {
         "int_score_histograms",
@@ -36,6 +36,7 @@ KEPT_BY_DAY: Final = frozenset(
         "int_experiment_unit_days",
         "int_experiment_question_days",
         "int_day_versions",
+        "int_window_trusted_days",
     }
 )
 _BY_ATTACHMENT: Final = frozenset({"int_feedback_traces"})

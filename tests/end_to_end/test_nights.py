@@ -21,7 +21,7 @@ TECHNICAL = {
 }  # fmt: skip
 APART = {
     "stg_landing_files", "stg_landing_accounting", "stg_accepted_lines", "stg_rejected_lines", "stg_quarantine",
-    "stg_unsettled_loads", "stg_frozen_lines", "int_day_versions", "int_policy_versions",
+    "stg_unsettled_loads", "stg_frozen_lines", "int_day_versions", "int_policy_versions", "int_built_versions",
 }  # fmt: skip
 # an equality of nothing with nothing would show nothing
 FILLED = (
