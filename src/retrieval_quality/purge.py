@@ -21,7 +21,7 @@ RAW_DAYS: Final[Mapping[str, tuple[str, str]]] = {
     "stg_answers": ("answer_id", "answered_at"),
     "stg_llm_calls": ("call_id", "called_at"),
 }
-# What marts are made of, by day, and stands nowhere else; the log of versions; a window's list of its days.
+# What marts are made of, by day, and stands nowhere else; and the log of versions.
 KEPT_BY_DAY: Final = frozenset(
     {
         "int_score_histograms",
@@ -36,10 +36,8 @@ KEPT_BY_DAY: Final = frozenset(
         "int_experiment_unit_days",
         "int_experiment_question_days",
         "int_day_versions",
-        "int_window_trusted_days",
     }
 )
-_BY_ATTACHMENT: Final = frozenset({"int_feedback_traces"})
 
 
 class PurgeError(Exception):
@@ -209,13 +207,14 @@ def _forget_raw_text(con: duckdb.DuckDBPyConnection, until: dt.date) -> int:
 
 
 def _tables_by_day(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """Every other table with a day: one that nobody thought of is purged, not kept."""
+    """Every other table that is replaced by day: one that nobody thought of is purged, not kept."""
     rows = con.execute(
         "select table_name from duckdb_columns() semi join duckdb_tables() "
         "using (database_name, schema_name, table_name) where database_name = current_database() "
-        "and schema_name = 'main' and column_name = 'traced_on' order by table_name"
+        "and schema_name = 'main' and column_name in ('traced_on', 'day_version') "
+        "group by table_name having count(*) = 2 order by table_name"
     ).fetchall()
-    return [name for (name,) in rows if name not in KEPT_BY_DAY | _BY_ATTACHMENT | RAW_DAYS.keys()]
+    return [name for (name,) in rows if name not in KEPT_BY_DAY]
 
 
 def _count(con: duckdb.DuckDBPyConnection, statement: str, *parameters: object) -> int:
