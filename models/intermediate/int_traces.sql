@@ -34,10 +34,7 @@ landed as (
 ),
 
 answered as (
-    select eval_run_id, list(distinct query_id) as query_ids, bool_or(candidates is not null) as has_candidates
-    from traces
-    where eval_run_id is not null
-    group by eval_run_id
+    select * from {{ ref('int_answered_runs') }}
 ),
 
 unanswered as (

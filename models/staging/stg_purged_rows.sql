@@ -3,5 +3,8 @@ select
     null::varchar as model,
     null::varchar as row_key,
     null::varchar as session_id,
+    null::varchar as eval_run_id,
+    null::varchar as query_id,
+    null::boolean as has_candidates,
     null::date as happened_on
 where false

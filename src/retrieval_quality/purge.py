@@ -38,6 +38,8 @@ KEPT_BY_DAY: Final = frozenset(
         "int_day_versions",
     }
 )
+# Sessions, for the feedback still to come; answers, so that no question of a run counts as unanswered.
+_TOLD_OF_TRACES: Final = "session_id, eval_run_id, query_id, candidates is not null as has_candidates,"
 
 
 class PurgeError(Exception):
@@ -113,10 +115,10 @@ def _purge(con: duckdb.DuckDBPyConnection, retention_days: int, *, is_dry_run: b
         con.execute("insert into stg_purges values (?, ?, ?)", [until, as_of.replace(tzinfo=None), retention_days])
     n_rows = {"stg_feedback": _purge_feedback(con, until)}
     for table, (key, day) in RAW_DAYS.items():
-        session = "session_id" if table == "stg_retrieval_traces" else "null"
+        told = _TOLD_OF_TRACES if table == "stg_retrieval_traces" else ""
         con.execute(
-            f"create or replace temp table doomed as select {key} as row_key, {session}::varchar as session_id, "
-            f"{day}::date as happened_on from {table} where {day}::date < ?",
+            f"create or replace temp table doomed as select {key} as row_key, {told} {day}::date as happened_on "
+            f"from {table} where {day}::date < ?",
             [until],
         )
         n_rows[table] = _purge_rows(con, table, key)
@@ -154,7 +156,7 @@ def _purge_feedback(con: duckdb.DuckDBPyConnection, until: dt.date) -> int:
     con.execute(
         """
         create or replace temp table doomed as
-        select feedback_id as row_key, null::varchar as session_id, given_at::date as happened_on
+        select feedback_id as row_key, given_at::date as happened_on
         from stg_feedback
         left join (
             select feedback_id, min(traced_on) as first_traced_on, max(traced_on) as last_traced_on

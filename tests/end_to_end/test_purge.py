@@ -65,7 +65,7 @@ def land_history(warehouse: Warehouse) -> None:
         [
             crossing(400, BOUNDARY - 1, 86_390, ["old", "both"]),
             crossing(401, BOUNDARY, 30, ["new", "both"]),
-            *(shadow(n, arm) for n in range(20) for arm in ("control", "treatment")),
+            *(shadow(n, arm) for arm, n_answers in (("control", 20), ("treatment", 17)) for n in range(n_answers)),
             *(trace(500 + n, LAST_DAY - n % 4, query_id=f"q{n % 4}") for n in range(24)),
             trace(600, LAST_DAY, ts=FIRST_DAY + LAST_DAY * 86_400 + 80_000),
         ],

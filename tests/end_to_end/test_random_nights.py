@@ -142,10 +142,15 @@ def build_tables(
     assert outcome.success, outcome.exception or [(node.node.name, node.message) for node in outcome.result or ()]
 
 
-def unaccounted(warehouse: Warehouse) -> list[tuple[object, ...]]:
+# where all lines of a file came too late, a file that grew is read under its newest registration alone
+NEWEST = "file_id in (select max(file_id) from stg_landing_files group by path)"
+
+
+def unaccounted(warehouse: Warehouse, *, files: str = "true") -> list[tuple[object, ...]]:
     return warehouse.query(
         "select * exclude (unknown_keys) from stg_landing_accounting "
-        "where n_lines <> n_staged + n_duplicates + n_superseded + n_quarantined + n_purged + n_too_late"
+        "where n_lines <> n_staged + n_duplicates + n_superseded + n_quarantined + n_purged + n_too_late "
+        f"and {files}"
     )
 
 
@@ -203,8 +208,8 @@ def test_random_nights_after_a_purge_end_where_a_full_refresh_ends(seed: int, tm
     for night in (1, 2):
         land(warehouse, files, night)
         build_tables(warehouse, "")
-        assert unaccounted(warehouse) == []
+        assert unaccounted(warehouse, files=NEWEST) == []
     nights = contents(warehouse)
     build_tables(warehouse, "", full_refresh=True)
-    assert unaccounted(warehouse) == []
+    assert unaccounted(warehouse, files=NEWEST) == []
     assert differing(nights, contents(warehouse)) == []
