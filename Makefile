@@ -60,7 +60,7 @@ purge: $(READY) ## drop raw rows older than retention_days (docs/operations.md)
 
 test: $(READY) ## everything CI runs
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow' --durations=25
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow'
 
 test-slow: $(READY) ## simulations and exhaustive runs
 	$(BIN)/python -m pytest -m slow
