@@ -60,7 +60,7 @@ def main() -> int:
         file.write_text(json.dumps({"measured_at": f"{datetime.now(UTC):%Y-%m-%d %H:%M}", "figures": figures}))
     files = {part: arguments.folder / f"{part}.json" for part in PARTS}
     measured = {part: json.loads(file.read_text()) for part, file in files.items() if file.is_file()}
-    PAGE.write_text("\n".join(page(measured)) + "\n")
+    PAGE.write_text("\n".join(line.rstrip() for line in page(measured)) + "\n")
     print(PAGE)
     return 0
 
@@ -137,9 +137,7 @@ def nights(figures: Figures) -> Iterator[str]:
         f"({cold['steps_s']['check']:.1f} s, of which {cold['steps_s']['import_great_expectations']:.1f} "
         f"s import Great "
     )
-    yield (
-        "Expectations), dbt's start and parse, models, data and unit tests, publication, alerts. The guides' functions"
-    )
+    yield ("Expectations), dbt's start and parse, models, data tests, publication, alerts. The guides' functions")
     yield f"parse, join, score P@5 and R@5 and bootstrap {cold['guides']['n_segments']} segment values of one window "
     yield (
         f"(run with {n_resamples} resamples, multiplied up to 1,000); the night does all metrics, windows and segments."

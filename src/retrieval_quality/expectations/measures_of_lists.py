@@ -8,6 +8,7 @@ from retrieval_quality.expectations.directions import MIN_LISTS, balance_of, ris
 from retrieval_quality.expectations.measuring import MAX_EXAMPLES, Asked, Measure, share_of
 
 DIRECTION_HISTORY_DAYS: Final = 7
+DIRECTION_SAMPLE: Final = 20_000
 
 
 def other_rank_base_share(asked: Asked) -> Measure:
@@ -65,16 +66,24 @@ def mixed_direction_share(asked: Asked) -> Measure:
 
 
 def direction_flips(asked: Asked) -> Measure:
-    """Against the last staged days: of the same index_version, else of the same score_type."""
+    """Against the last staged days: of the same index_version, else of the same score_type. Of more than
+    `DIRECTION_SAMPLE` staged lists about so many are looked at, chosen by the hash of their trace_id.
+    """
+    recent = f"traced_on > (select max(traced_on) from staged_traces) - {DIRECTION_HISTORY_DAYS}"
+    (n_lists,) = asked.connection.execute(f"select count(*) from staged_traces where {recent}").fetchall()[0]
     rows = asked.connection.execute(
         f"""
         {_new_directions(asked.contract)},
 
+        sampled as materialized (
+            select index_version, score_type, retrieved from staged_traces
+            where {recent} and hash(trace_id) % {max(1, n_lists // DIRECTION_SAMPLE)} = 0
+        ),
+
         staged as (
             select coalesce(index_version, '') as index_version, coalesce(score_type, '') as score_type,
                 {rises(balance_of("retrieved"))} as rises
-            from staged_traces
-            where traced_on > (select max(traced_on) from staged_traces) - {DIRECTION_HISTORY_DAYS}
+            from sampled
         ),
 
         history as (
