@@ -1,7 +1,7 @@
 with combinations as (
     -- traces by the thousand share few combinations of segment values
     select traced_on, segment_key, to_json(any_value(segments)) as segments
-    from {{ ref('int_segmented_traces') }}
+    from {{ ref('int_described_traces') }}
     where {{ is_affected('traced_on') }}
     group by traced_on, segment_key
 ),
