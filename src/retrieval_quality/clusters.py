@@ -19,17 +19,18 @@ ResamplingUnit = Literal["session", "user", "night"]
 CLUSTERING = ["resampling_unit", "n_clusters", "design_effect"]
 
 
-def resampled_intervals(
+def resampled_estimates(
     histogram: pd.DataFrame,
     clusters: pd.DataFrame,
-    sizes: pd.DataFrame,
+    denominators: pd.DataFrame,
     keys: Sequence[str],
     *,
     resampling_unit: ResamplingUnit,
     confidence: float,
     ci_method: CiMethod,
 ) -> pd.DataFrame:
-    """The intervals of `mean_intervals`, or of `cluster_intervals` for groups whose clusters are known.
+    """Denominators with the estimate and the intervals of their group: of `mean_intervals`, or of
+    `cluster_intervals` where its clusters are known. Scores are from 0 to 1.
 
     A group keeps its sessions where its clusters do not hold every unit (a window too short for
     nights, or days whose users are gone), and where every cluster is one unit, as then both say the
@@ -38,37 +39,43 @@ def resampled_intervals(
     Args:
         histogram, keys, confidence, ci_method: as in `mean_intervals`.
         clusters: as in `cluster_intervals`; no rows where sessions are resampled.
-        sizes: `keys`, n_units (units counted) and n_eff (units, NULL where there are none).
+        denominators: one row per `keys`; among the columns n_units (units counted) and n_eff (units,
+            NULL where there are none).
         resampling_unit: what the clusters are.
 
     Returns:
-        One row per group of `histogram`: keys, the columns of `mean_intervals`, and `CLUSTERING`:
-        what was resampled, n_clusters and design_effect (both NULL for sessions).
+        One row per row of `denominators`: its columns (n_eff: that of the intervals), the columns of
+        `mean_intervals`, and `CLUSTERING`: what was resampled, n_clusters and design_effect (both NULL
+        for sessions). Where nothing was scored the estimate is NULL and the bound is the whole range.
+
+    Raises:
+        ValueError: a histogram has no denominators.
     """
-    n_eff = sizes.loc[sizes["n_eff"].notna(), [*keys, "n_eff"]]
-    alone = mean_intervals(histogram, keys, n_eff=n_eff, confidence=confidence, ci_method=ci_method)
-    alone = alone.assign(
-        resampling_unit=pd.Series("session", index=alone.index, dtype="str"),
-        n_clusters=pd.Series(pd.NA, index=alone.index, dtype="Int64"),
-        design_effect=np.nan,
+    n_eff = denominators.loc[denominators["n_eff"].notna(), [*keys, "n_eff"]]
+    intervals = mean_intervals(histogram, keys, n_eff=n_eff, confidence=confidence, ci_method=ci_method).assign(
+        resampling_unit="session", n_clusters=None, design_effect=np.nan
     )
-    known = _clustered_groups(histogram, clusters, sizes, keys)
-    if known.empty:
-        return alone
-    clustered = cluster_intervals(
-        clusters.merge(known, on=list(keys)),
-        histogram.merge(known, on=list(keys)),
-        keys,
-        n_eff=n_eff.merge(known, on=list(keys)),
-        confidence=confidence,
-        ci_method=ci_method,
-    ).astype({"n_clusters": "Int64"})
-    clustered = clustered.assign(resampling_unit=resampling_unit)[alone.columns]
-    return pd.concat([clustered, alone]).drop_duplicates(list(keys), ignore_index=True)
+    known = _clustered_groups(histogram, clusters, denominators, keys)
+    if not known.empty:
+        clustered = cluster_intervals(
+            clusters.merge(known, on=list(keys)),
+            histogram.merge(known, on=list(keys)),
+            keys,
+            n_eff=n_eff.merge(known, on=list(keys)),
+            confidence=confidence,
+            ci_method=ci_method,
+        ).assign(resampling_unit=resampling_unit)
+        both = [clustered[intervals.columns], intervals]
+        intervals = pd.concat(both).drop_duplicates(list(keys), ignore_index=True)
+    estimates = denominators.drop(columns="n_eff").merge(intervals, on=list(keys), how="left", validate="one_to_one")
+    if estimates["resampling_unit"].notna().sum() != len(intervals):
+        raise ValueError("a histogram has no denominators: two models disagree about what there is")
+    undefined = {"bound_low": 0.0, "bound_high": 1.0, "resampling_unit": "session"}
+    return estimates.fillna(undefined).astype({"n_clusters": "Int64", "resampling_unit": "str"})
 
 
 def _clustered_groups(
-    histogram: pd.DataFrame, clusters: pd.DataFrame, sizes: pd.DataFrame, keys: Sequence[str]
+    histogram: pd.DataFrame, clusters: pd.DataFrame, denominators: pd.DataFrame, keys: Sequence[str]
 ) -> pd.DataFrame:
     """The `keys` of groups whose clusters hold every unit, and some of them more than one."""
     if clusters.empty:
@@ -76,7 +83,7 @@ def _clustered_groups(
     held = clusters.assign(_held=clusters["unit_sum"] * clusters["n_clusters"])
     held = held.groupby(list(keys), dropna=False, observed=True)[["_held", "n_clusters"]].sum().reset_index()
     weighed = histogram.groupby(list(keys), dropna=False, observed=True)["weight"].sum().reset_index()
-    both = held.merge(weighed, on=list(keys)).merge(sizes[[*keys, "n_units"]], on=list(keys))
+    both = held.merge(weighed, on=list(keys)).merge(denominators[[*keys, "n_units"]], on=list(keys))
     return both.loc[(both["_held"] == both["weight"]) & (both["n_clusters"] < both["n_units"]), list(keys)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from retrieval_quality.clusters import CLUSTERING, ResamplingUnit, resampled_intervals
+from retrieval_quality.clusters import CLUSTERING, ResamplingUnit, resampled_estimates
 from retrieval_quality.intervals import CiMethod
 
 WINDOW = ["window_name", "window_start_at", "window_end_at"]
@@ -48,14 +48,14 @@ def window_estimates(
     Returns:
         One row per row of `denominators`, sorted by `KEY`, with `WINDOW_COLUMNS`. Where nothing was
         scored the estimate is NULL and the bound is the whole range. resampling_unit says what the
-        intervals of a row resample, see `resampled_intervals`. estimate_low and
+        intervals of a row resample, see `resampled_estimates`. estimate_low and
         estimate_high are the estimate with the share of traces that was not scored counted as 0
         and as 1.
 
     Raises:
         ValueError: a histogram has no denominators.
     """
-    intervals = resampled_intervals(
+    estimates = resampled_estimates(
         histograms,
         clusters,
         denominators,
@@ -64,19 +64,9 @@ def window_estimates(
         confidence=confidence,
         ci_method=ci_method,
     )
-    estimates = denominators.drop(columns="n_eff").merge(intervals, on=KEY, how="left", validate="one_to_one")
-    if estimates["estimate"].notna().sum() != len(intervals):
-        raise ValueError("a histogram has no denominators: int_window_histograms and int_window_denominators disagree")
-
     scored_share = estimates["n_scored"] / estimates["n_traces"]
     scored_sum = (estimates["estimate"] * scored_share).fillna(0.0)
-    estimates = estimates.assign(
-        bound_low=estimates["bound_low"].fillna(0.0),
-        bound_high=estimates["bound_high"].fillna(1.0),
-        resampling_unit=estimates["resampling_unit"].fillna("session"),
-        estimate_low=scored_sum,
-        estimate_high=scored_sum + (1.0 - scored_share),
-    )
+    estimates = estimates.assign(estimate_low=scored_sum, estimate_high=scored_sum + (1.0 - scored_share))
     return _published(estimates, KEY, WINDOW_COLUMNS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from retrieval_quality.clusters import CLUSTERING, ResamplingUnit, resampled_intervals
+from retrieval_quality.clusters import CLUSTERING, ResamplingUnit, resampled_estimates
 from retrieval_quality.intervals import CiMethod, bounded_p_values
 
 KEY = ["slo_id", "segment_value", "night_on", "window_role"]
@@ -38,7 +38,7 @@ def slo_estimates(
         the hypothesis that the mean is at least `breach_below`, from the distribution of the bounds.
         Where nothing was scored the estimate and p_value are NULL and the bound is the whole range.
     """
-    intervals = resampled_intervals(
+    estimates = resampled_estimates(
         histograms,
         clusters,
         denominators,
@@ -48,13 +48,8 @@ def slo_estimates(
         ci_method=ci_method,
     )
     thresholds = denominators[[*KEY, "breach_below"]].rename(columns={"breach_below": "threshold"})
-    p_values = bounded_p_values(histograms, KEY, thresholds, n_eff=intervals[[*KEY, "n_eff"]])
-    estimates = (
-        denominators.drop(columns="n_eff")
-        .merge(intervals, on=KEY, how="left", validate="one_to_one")
-        .merge(p_values[[*KEY, "p_value"]], on=KEY, how="left", validate="one_to_one")
-        .fillna({"bound_low": 0.0, "bound_high": 1.0, "resampling_unit": "session"})
-    )
+    p_values = bounded_p_values(histograms, KEY, thresholds, n_eff=estimates[[*KEY, "n_eff"]])
+    estimates = estimates.merge(p_values[[*KEY, "p_value"]], on=KEY, how="left", validate="one_to_one")
     floats = dict.fromkeys([name for name in (*ESTIMATE, "design_effect") if name != "ci_method"], "float64")
     texts = dict.fromkeys(["slo_id", "segment_value", "window_role", "ci_method", "resampling_unit"], "str")
     days = {"night_on": "date32[pyarrow]"}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from retrieval_quality.clusters import cluster_intervals, resampled_intervals
+from retrieval_quality.clusters import cluster_intervals, resampled_estimates
 from retrieval_quality.intervals import CiMethod, mean_intervals
 
 UNIT = 1_000_000
@@ -146,7 +146,7 @@ def resampled(groups: dict[str | None, Sessions], clusters: pd.DataFrame) -> pd.
     histogram = frames(groups)[1]
     n_units = [sum(map(len, users)) for users in groups.values()]
     sizes = pd.DataFrame({"g": list(groups), "n_units": n_units, "n_eff": np.asarray(n_units, dtype=float)})
-    result = resampled_intervals(
+    result = resampled_estimates(
         histogram, clusters, sizes, ["g"], resampling_unit="user", confidence=0.95, ci_method="bca"
     )
     return result.set_index("g")
