@@ -37,10 +37,20 @@ select '{{ model.identifier }}' as model, {{ current_day_version() }} as day_ver
 {#- Is this day to be rebuilt? All days are on a first build. -#}
 {% macro is_affected(day) -%}
 {%- if is_incremental() -%}
-list_contains(getvariable('rq_affected_days'), {{ day }})
+{{ is_listed('rq_affected_days', day) }}
 {%- else -%}
 true
 {%- endif -%}
+{%- endmacro %}
+
+{#- Is this day in the list that a variable of the connection holds? The range says no more than the list: it is
+    what the optimizer carries over a join of days to the other side, and holds against the zones of a table. -#}
+{% macro is_listed(variable, day) -%}
+(
+    list_contains(getvariable('{{ variable }}'), {{ day }})
+    and {{ day }} >= list_min(getvariable('{{ variable }}'))
+    and {{ day }} <= list_max(getvariable('{{ variable }}'))
+)
 {%- endmacro %}
 
 {#- The version a rebuilt day gets, stamped on its rows. -#}

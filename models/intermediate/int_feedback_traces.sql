@@ -1,4 +1,5 @@
-with so_far as (
+-- few rows of a long history are asked for: looked up where they are
+with so_far as not materialized (
     {{ rows_so_far({
         'feedback_id': 'varchar', 'chunk_id': 'varchar', 'trace_id': 'varchar', 'traced_on': 'date',
         'attachment': 'varchar', 'changed_in_load': 'integer', 'policy_version': 'integer'
@@ -66,6 +67,7 @@ explained as (
 
 earlier as (
     select feedback_id, list(distinct traced_on) as days from so_far
+    where feedback_id in (select feedback_id from targets)
     group by feedback_id
 )
 

@@ -1,6 +1,7 @@
 {#- Stand-ins for the project's macros, so that the linter parses models without dbt. -#}
 {% macro set_affected_days(model) %}{% endmacro %}
 {% macro is_affected(day) %}{{ day }} is not null{% endmacro %}
+{% macro is_listed(variable, day) %}{{ day }} is not null{% endmacro %}
 {% macro current_day_version() %}(select max(day_version) from int_day_versions){% endmacro %}
 {% macro is_kept(day) %}{{ day }} is not null{% endmacro %}
 {% macro label_lookback_days() %}90{% endmacro %}

@@ -1,24 +1,19 @@
-with verdicts as (
-    select * from {{ ref('int_label_verdicts') }}
-    where grade is not null
-),
-
-asked as (
+with asked as (
     select trace_id, query_id, traced_on from {{ ref('int_traces') }}
     where query_id is not null and {{ is_affected('traced_on') }}
 ),
 
 trace_labels as (
-    select *, 'feedback' as label_source from verdicts
-    where traced_on is not null and {{ is_affected('traced_on') }}
+    select *, 'feedback' as label_source from {{ ref('int_label_verdicts') }}
+    where traced_on is not null and grade is not null and {{ is_affected('traced_on') }}
 ),
 
 query_labels as (
     -- a judgment of a query holds for every trace that asked it
     select asked.traced_on, asked.trace_id, verdicts.* exclude (traced_on, trace_id), 'qrels' as label_source
-    from verdicts
+    from {{ ref('int_label_verdicts') }} as verdicts
     inner join asked on verdicts.query_id = asked.query_id
-    where verdicts.traced_on is null
+    where verdicts.traced_on is null and verdicts.grade is not null
 ),
 
 labels as (

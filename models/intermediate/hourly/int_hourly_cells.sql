@@ -1,3 +1,3 @@
 select *
 from {{ ref('int_unit_cells') }}
-where time_grain = 'hour' and list_contains(getvariable('rq_hourly_days'), traced_on)
+where time_grain = 'hour' and {{ is_listed('rq_hourly_days', 'traced_on') }}
