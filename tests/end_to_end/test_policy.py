@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from end_to_end.random_events import events, land
 from end_to_end.test_nights import contents, differing
-from end_to_end.test_random_nights import Landing, build_tables, land
+from end_to_end.test_random_nights import build_tables
 from support import PROJECT, Warehouse, edited_seed
 
 VARIABLES: dict[str, object] = {
@@ -44,9 +45,7 @@ def test_a_changed_policy_rebuilds_what_it_changes(
 ) -> None:
     changing, fresh = Warehouse(tmp_path / "changing"), Warehouse(tmp_path / "fresh")
     for warehouse in (changing, fresh):
-        landing = Landing(1)
-        files = landing.files(1)
-        land(warehouse, files, 0)
+        land(warehouse, events(seed=1))
     build_tables(changing, "")
     before = contents(changing)
     for warehouse in (changing, fresh):
