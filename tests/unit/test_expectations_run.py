@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from unit.expectation_cases import NOW, Place, expected, trace, traces
 
@@ -185,6 +186,17 @@ def test_a_damaged_file_is_named(place: Place) -> None:
     packed = gzip.compress(random.Random(1).randbytes(40_000))
     file = place.land("retrieval_traces", packed[: len(packed) // 2], "a.jsonl.gz")
     with pytest.raises(LandingError, match=rf"{file.name}: damaged, cannot be decompressed"):
+        place.check()
+
+
+def test_a_zstd_file_that_is_cut_off_is_named(place: Place) -> None:
+    place.expect(SESSION)
+    file = place.land("retrieval_traces", b"", "a.jsonl.zst")
+    with pa.CompressedOutputStream(str(file), "zstd") as packed:
+        packed.write(b'{"session_id": "s"}\n' * 9)
+    assert place.check().n_passed == 1
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(LandingError, match=rf"{file.name}: zstd file is cut off"):
         place.check()
 
 

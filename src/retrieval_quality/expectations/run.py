@@ -21,6 +21,7 @@ from retrieval_quality.expectations.report import (
 from retrieval_quality.expectations.seed import read_expectations
 from retrieval_quality.expectations.validation import Batch, Finding, import_seconds, validate
 from retrieval_quality.expectations.variables import as_of, project_vars
+from retrieval_quality.landing_check import refuse_cut_off
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -59,6 +60,7 @@ def run_landing_checks(
 
     with connected(settings) as connection:
         files = new_files(connection, settings.landing)
+        refuse_cut_off(path for item in files for path in item.json)
         counted = _load(connection, settings, files, expectations, now=max(moment, now), sample_lines=sample_lines)
         measures, broken = _measure(connection, expectations, counted, now=moment)
         if not files and not broken and not _is_any_out_of_bounds(expectations, measures):
