@@ -3,10 +3,10 @@
 import difflib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from retrieval_quality.contracts import CONTRACTS
 
@@ -57,6 +57,16 @@ def damaged_files(landing: Path) -> tuple[str, ...]:
         if path.name.endswith((".gz", ".zst"))
         for reason in _decompression_faults(path)
     )
+
+
+def refuse_cut_off(files: Iterable[str]) -> None:
+    """Raise LandingError at the first zstd file that ends before its last frame does.
+
+    DuckDB reads what is there without a word, where it refuses such a gzip file: nobody would miss the other lines.
+    """
+    for path in map(Path, files):
+        if path.name.endswith(".zst") and _is_cut_off(path):
+            raise LandingError(f"{_shown(path)}: zstd file is cut off (its last bytes are missing)")
 
 
 def _check_directory(landing: Path) -> None:
@@ -141,8 +151,51 @@ def _magic_fault(name: str, head: bytes, tail: bytes, n_bytes: int) -> str | Non
 
 
 def _is_zstd(head: bytes) -> bool:
-    is_skippable = head[1:] == _ZSTD_SKIPPABLE_TAIL and head[0] & 0xF0 == 0x50
-    return head == _ZSTD or is_skippable
+    return head == _ZSTD or _is_skippable(head)
+
+
+def _is_skippable(head: bytes) -> bool:
+    return head[1:] == _ZSTD_SKIPPABLE_TAIL and head[0] & 0xF0 == 0x50
+
+
+def _is_cut_off(path: Path) -> bool:
+    """By the sizes that frames and blocks tell, without decompressing (RFC 8878, 3.1)."""
+    with path.open("rb") as file:
+        n_bytes = os.fstat(file.fileno()).st_size
+        try:
+            while file.tell() < n_bytes:
+                magic = file.read(4)
+                if _is_skippable(magic):
+                    file.seek(_number(file, 4), os.SEEK_CUR)
+                elif magic == _ZSTD:
+                    _pass_frame(file)
+                else:  # that DuckDB does not accept
+                    return len(magic) < 4
+        except EOFError:
+            return True
+        return file.tell() > n_bytes
+
+
+def _pass_frame(file: BinaryIO) -> None:
+    descriptor = _number(file, 1)
+    is_single_segment, has_checksum = descriptor >> 5 & 1, descriptor >> 2 & 1
+    content_size_bytes = (is_single_segment, 2, 4, 8)[descriptor >> 6]
+    dictionary_id_bytes = (0, 1, 2, 4)[descriptor & 3]
+    file.seek((1 - is_single_segment) + dictionary_id_bytes + content_size_bytes, os.SEEK_CUR)
+    is_last = False
+    while not is_last:
+        block = _number(file, 3)
+        is_last = bool(block & 1)
+        is_one_byte_repeated = block >> 1 & 3 == 1
+        file.seek(1 if is_one_byte_repeated else block >> 3, os.SEEK_CUR)
+    file.seek(4 * has_checksum, os.SEEK_CUR)
+
+
+def _number(file: BinaryIO, n_bytes: int) -> int:
+    read = file.read(n_bytes)
+    if len(read) < n_bytes:
+        raise EOFError
+    return int.from_bytes(read, "little")
 
 
 def _decompression_faults(path: Path) -> Iterator[str]:

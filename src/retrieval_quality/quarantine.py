@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 from collections.abc import Hashable, Iterator
 from collections.abc import Set as AbstractSet
@@ -13,6 +11,8 @@ from typing import Any
 
 import duckdb
 import pandas as pd
+
+from retrieval_quality.raw_lines import raw_lines
 
 COLUMNS = ["file_id", "load_id", "path_to_read", "line_number", "reject_reason", "raw_text"]
 
@@ -105,7 +105,7 @@ def _lines_at(path: str, places: AbstractSet[int]) -> Iterator[tuple[int, int, b
             ).fetchall()
         yield from ((place, place, text.encode()) for place, (text,) in enumerate(rows, start=1) if place in places)
         return
-    lines = _raw_lines(path)
+    lines = raw_lines(path)
     first = next(lines, b"").removeprefix(BYTE_ORDER_MARK)
     place = 0
     for number, line in enumerate(chain([first], lines), start=1):
@@ -115,21 +115,6 @@ def _lines_at(path: str, places: AbstractSet[int]) -> Iterator[tuple[int, int, b
         place += 1
         if place in places:
             yield place, number, line.rstrip(b"\r\n")
-
-
-def _raw_lines(path: str) -> Iterator[bytes]:
-    if path.endswith(".gz"):
-        with gzip.open(path) as file:
-            yield from file
-    elif path.endswith(".zst"):
-        # the standard library reads zstd from Python 3.14 on
-        import pyarrow as pa
-
-        with pa.CompressedInputStream(pa.OSFile(path), "zstd") as stream:
-            yield from io.BufferedReader(stream)
-    else:
-        with Path(path).open("rb") as file:
-            yield from file
 
 
 def _told_apart(reason: str, raw: bytes, path: str) -> str:

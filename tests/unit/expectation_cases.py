@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 
 from retrieval_quality.expectations import CheckRow, LandingReport, run_landing_checks
+from retrieval_quality.expectations.run import SAMPLE_LINES
 from retrieval_quality.settings import Settings
 
 NOW = datetime(2026, 3, 31, 2, 0, tzinfo=UTC)
@@ -107,11 +108,13 @@ class Place:
             for key, at in feedback:
                 connection.execute("insert into stg_feedback values (?, ?, 1)", [key, naive(at)])
 
-    def check(self, *, variables: str | None = None, now: datetime = NOW, sample_lines: int = 200_000) -> LandingReport:
+    def check(
+        self, *, variables: str | None = None, now: datetime = NOW, sample_lines: int = SAMPLE_LINES
+    ) -> LandingReport:
         (self.root / "landing").mkdir(exist_ok=True)
         return run_landing_checks(self.settings, variables=variables, now=now, sample_lines=sample_lines)
 
-    def only(self, *, variables: str | None = None, now: datetime = NOW, sample_lines: int = 200_000) -> CheckRow:
+    def only(self, *, variables: str | None = None, now: datetime = NOW, sample_lines: int = SAMPLE_LINES) -> CheckRow:
         (row,) = self.check(variables=variables, now=now, sample_lines=sample_lines).rows
         return row
 

@@ -48,8 +48,9 @@ def said(row: Expectation) -> str:
 def kinds() -> str:
     lines = ["| kind | about | what is bounded | contracts |", "|---|---|---|---|"]
     for name, kind in KINDS.items():
-        about = "single lines" if kind.is_per_line else "all lines"
-        lines.append(f"| `{name}` | {about} | {kind.meaning} | {', '.join(sorted(kind.contracts or ())) or 'all'} |")
+        lines.append(
+            f"| `{name}` | {kind.about} | {kind.meaning} | {', '.join(sorted(kind.contracts or ())) or 'all'} |"
+        )
     return "\n".join(lines)
 
 

@@ -3,9 +3,11 @@
 import gzip
 import os
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from retrieval_quality.landing_check import (
@@ -13,6 +15,7 @@ from retrieval_quality.landing_check import (
     LandingError,
     check_landing,
     damaged_files,
+    refuse_cut_off,
 )
 
 LINE = b'{"trace_id": "t1"}\n'
@@ -180,3 +183,25 @@ def test_damaged_files_names_what_does_not_decompress(landing: Path) -> None:
     broken, cut = damaged_files(landing)
     assert broken.startswith("landing/feedback/broken.jsonl.zst: damaged, cannot be decompressed")
     assert cut.startswith("landing/feedback/cut.jsonl.gz: damaged, cannot be decompressed")
+
+
+def test_a_zstd_file_that_is_cut_off_anywhere_is_refused(landing: Path) -> None:
+    """DuckDB reads what is left of it without a word."""
+    file = landing / "feedback" / "a.jsonl.zst"
+    text = os.urandom(300) + bytes(300_000)  # blocks as they are, and of one byte repeated
+    with pa.CompressedOutputStream(str(file), "zstd") as packed:
+        packed.write(text)
+    without_size = file.read_bytes()
+    with_size = bytes(pa.Codec("zstd").compress(text, asbytes=True))
+    with_checksum = bytes.fromhex("28b52ffd24139900007b2274726163655f6964223a20227431227d0a4010f7dc")
+    skippable = b"\x5a\x2a\x4d\x18\x03\x00\x00\x00any"
+    frames = [without_size, skippable, with_checksum, with_size]
+    ends = {0, *accumulate(map(len, frames))}
+
+    for n_bytes in range(max(ends) + 1):
+        file.write_bytes(b"".join(frames)[:n_bytes])
+        if n_bytes in ends:
+            refuse_cut_off([str(file)])
+        else:
+            with pytest.raises(LandingError, match=r"^landing/feedback/a\.jsonl\.zst: zstd file is cut off"):
+                refuse_cut_off([str(file)])

@@ -32,6 +32,18 @@ class NewFiles:
         return len(self.json) + len(self.parquet)
 
 
+@dataclass(frozen=True)
+class JsonFiles:
+    """Absolute paths of files of JSON lines, at their places below `root`."""
+
+    root: Path
+    paths: tuple[str, ...]
+    compression: str = "auto_detect"
+
+    def place_of(self, path: str) -> str:
+        return path[len(str(self.root)) + 1 :]
+
+
 @contextmanager
 def connected(settings: Settings) -> Iterator[DuckDBPyConnection]:
     """A connection in memory with the warehouse beside it, read-only and let go of at the end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from retrieval_quality.expectations.measures_of_keys import known_key_share, misfit_share, unknown_keys
@@ -19,6 +20,7 @@ from retrieval_quality.expectations.measures_of_lists import (
     other_rank_base_share,
 )
 from retrieval_quality.expectations.measuring import Asked, Measure
+from retrieval_quality.expectations.seed import KINDS, About
 
 _MEASURES: Final[Mapping[str, Callable[[Asked], Measure]]] = {
     "hours_since_newest": hours_since_newest,
@@ -35,6 +37,19 @@ _MEASURES: Final[Mapping[str, Callable[[Asked], Measure]]] = {
 }
 
 
+_N_LOOKED_AT: Final[Mapping[About, str]] = {
+    "keys": "select coalesce(sum(n_lines), 0)::bigint from keys_",
+    "types": "select count(*) from lines_",
+    "ranked lists": "select count(*) from lines_",
+}
+
+
 def measure(asked: Asked) -> Measure:
     """Count what an expectation bounds. Raises duckdb.Error where that cannot be counted."""
-    return _MEASURES[asked.expectation.kind](asked)
+    kind = asked.expectation.kind
+    counted = _MEASURES[kind](asked)
+    about = KINDS[kind].about
+    if about not in _N_LOOKED_AT:
+        return counted
+    (n_sampled,) = asked.connection.execute(f"{_N_LOOKED_AT[about]}{asked.contract}").fetchall()[0]
+    return replace(counted, n_sampled=n_sampled)

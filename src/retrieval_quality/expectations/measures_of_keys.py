@@ -45,8 +45,11 @@ def known_key_share(asked: Asked) -> Measure:
             sum(n_lines)::bigint as n_lines,
             coalesce(sum(n_lines) filter (len(list_intersect(keys, {known})) > 0), 0)::bigint as n_known
         from keys_{asked.contract}
+        where path in (
+            select rq_path from landed_{asked.contract}
+            group by rq_path having count(*) >= {asked.expectation.min_lines}
+        )
         group by path
-        having sum(n_lines) >= {max(1, asked.expectation.min_lines)}
         order by n_known / sum(n_lines), path
         """
     ).fetchall()
@@ -85,7 +88,7 @@ def misfit_share(asked: Asked) -> Measure:
                 ({read})::bigint,
                 array_to_string(list_sort(list_distinct(list({types}))), ', ')
             from keys_{asked.contract}
-            where {types} is not null and {types} <> 'NULL'
+            where is_sampled and {types} is not null and {types} <> 'NULL'
             """).fetchall()[0]
         if n_present:
             found.append((n_present - n_read, n_present, name, json_types))

@@ -47,7 +47,7 @@ def volume_ratio(asked: Asked) -> Measure:
 
         landed as (
             select rq_at::date as day, count(distinct rq_key) as n
-            from lines_{asked.contract}
+            from landed_{asked.contract}
             where rq_is_production and rq_at < date_trunc('day', {sql_time(asked.now)})
                 and rq_key not in (select line_key from staged_{asked.contract})
             group by day
@@ -104,7 +104,7 @@ def repeated_share(asked: Asked) -> Measure:
                 count(*) as n_lines,
                 -- all but the first are repeats, and the first too where another file was staged with it
                 count(*) - 1 + coalesce(bool_or(staged.path <> lines.rq_path), false)::integer as n_repeats
-            from lines_{asked.contract} as lines
+            from landed_{asked.contract} as lines
             left join staged_{asked.contract} as staged on lines.rq_key = staged.line_key
             where lines.rq_key is not null
             group by lines.rq_key
@@ -122,10 +122,10 @@ def repeated_share(asked: Asked) -> Measure:
 
 def without_trace_share(asked: Asked) -> Measure:
     """Found by trace_id or by session_id, as labels find their trace; both may be new or staged."""
-    lines = f"lines_{asked.contract}"
-    has_new_traces = has_table(asked.connection, "lines_retrieval_traces")
-    new_traces = "union all select rq_key from lines_retrieval_traces" if has_new_traces else ""
-    new_sessions = "union all select rq_session from lines_retrieval_traces" if has_new_traces else ""
+    lines = f"landed_{asked.contract}"
+    has_new_traces = has_table(asked.connection, "landed_retrieval_traces")
+    new_traces = "union all select rq_key from landed_retrieval_traces" if has_new_traces else ""
+    new_sessions = "union all select rq_session from landed_retrieval_traces" if has_new_traces else ""
     rows = asked.connection.execute(
         f"""
         with traces as materialized (
@@ -154,6 +154,6 @@ def without_trace_share(asked: Asked) -> Measure:
 
 def _all_lines(asked: Asked) -> str:
     staged = f"select happened_at, is_production from staged_lines where contract = {quoted(asked.contract)}"
-    if not has_table(asked.connection, f"lines_{asked.contract}"):
+    if not has_table(asked.connection, f"landed_{asked.contract}"):
         return staged
-    return f"{staged} union all select rq_at, rq_is_production from lines_{asked.contract}"
+    return f"{staged} union all select rq_at, rq_is_production from landed_{asked.contract}"

@@ -1,4 +1,4 @@
-"""What SQL counts over all new lines, and what the functions that count share."""
+"""What SQL counts over new lines, and what the functions that count share."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ MAX_EXAMPLES: Final = 5
 class Measure:
     """What was counted: `value` (None: not applicable, `note` says why; infinite: nothing there), and how
     many of `n_rows` lines or lists are at fault (None: not a matter of single lines), with examples.
+    `n_sampled` lines were looked at for it (None: all).
     """
 
     value: float | None
     n_rows: int | None = None
     n_failed: int | None = None
+    n_sampled: int | None = None
     examples: tuple[str, ...] = ()
     note: str = ""
 

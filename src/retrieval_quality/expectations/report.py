@@ -125,10 +125,9 @@ def row_of_lines(
 ) -> CheckRow:
     """Of an expectation about single lines: observed is the share of lines that do, minimum the share that must."""
     share = 1 - finding.n_failed / finding.n_looked_at if finding.n_looked_at else None
-    left_out = f"; {n_sampled:,} of {n_rows:,} lines were looked at" if n_sampled < n_rows else ""
     counted = f"{_percent(share)} are fine, {finding.n_failed:,} of {finding.n_looked_at:,} are not"
     counted = counted if share is not None else "no line has it"
-    said = f"{counted}, expected {_percent(expectation.mostly)} or more{left_out}"
+    said = f"{counted}, expected {_percent(expectation.mostly)} or more{_left_out(n_rows, n_sampled)}"
     return _row(
         expectation,
         outcome=_outcome(finding),
@@ -144,19 +143,20 @@ def row_of_lines(
 def row_of_measure(
     expectation: Expectation, finding: Finding, measure: Measure, *, n_rows: int, stamp: Mapping[str, str]
 ) -> CheckRow:
-    """Of an expectation about a number that was counted over all lines."""
+    """Of an expectation about a number that was counted."""
+    n_sampled = n_rows if measure.n_sampled is None else measure.n_sampled
     shown = _percent if expectation.kind.endswith("_share") else _number
     counted = "" if measure.n_failed is None else f" ({measure.n_failed:,} of {measure.n_rows or 0:,})"
     value = f"{shown(measure.value)}{counted}" if _is_finite(measure.value) else ""
     known = ", ".join(part for part in (value, measure.note) if part)
-    said = f"{known}, expected {_bounds(expectation, shown)}"
+    said = f"{known}, expected {_bounds(expectation, shown)}{_left_out(n_rows, n_sampled)}"
     return _row(
         expectation,
         outcome=_outcome(finding),
         message=_message(expectation, finding, said, measure.examples),
         observed=measure.value if _is_finite(measure.value) else None,
         bounds=(expectation.minimum, expectation.maximum),
-        counts=(n_rows, n_rows, None if finding.error else measure.n_failed),
+        counts=(n_rows, n_sampled, None if finding.error else measure.n_failed),
         examples=measure.examples,
         stamp=stamp,
     )
@@ -251,6 +251,10 @@ def _message(expectation: Expectation, finding: Finding, said: str, examples: tu
     if finding.is_met:
         return said
     return "; ".join((f"{expectation.description}: {said}", *examples))
+
+
+def _left_out(n_rows: int, n_sampled: int) -> str:
+    return f"; {n_sampled:,} of {n_rows:,} lines were looked at" if n_sampled < n_rows else ""
 
 
 def _bounds(expectation: Expectation, shown: Callable[[float | None], str]) -> str:

@@ -21,6 +21,7 @@ from retrieval_quality.expectations.report import (
 from retrieval_quality.expectations.seed import read_expectations
 from retrieval_quality.expectations.validation import Batch, Finding, import_seconds, validate
 from retrieval_quality.expectations.variables import as_of, project_vars
+from retrieval_quality.landing_check import refuse_cut_off
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from retrieval_quality.expectations.seed import Expectation
     from retrieval_quality.settings import Settings
 
-SAMPLE_LINES: Final = 200_000
+SAMPLE_LINES: Final = 50_000
 
 # what is worth asking although nothing came
 _ALWAYS: Final = "hours_since_newest"
@@ -45,7 +46,7 @@ def run_landing_checks(
     """Check the new files below `settings.landing`, and land what was found as `landing_checks`.
 
     `now` is the clock (with time zone); the var `as_of` goes before it where times are compared. Of a
-    contract with more than `sample_lines` new lines, that many are looked at one by one.
+    contract with more than `sample_lines` new lines that many are looked at; all are counted.
 
     Raises ExpectationsError (the seed), VarsError, LandingError (files or warehouse cannot be read) and
     OSError (the rows cannot be written). That an expectation fails or raises is in the report.
@@ -59,11 +60,12 @@ def run_landing_checks(
 
     with connected(settings) as connection:
         files = new_files(connection, settings.landing)
-        counted = _load(connection, settings, files, expectations, now=max(moment, now))
+        refuse_cut_off(path for item in files for path in item.json)
+        counted = _load(connection, settings, files, expectations, now=max(moment, now), sample_lines=sample_lines)
         measures, broken = _measure(connection, expectations, counted, now=moment)
         if not files and not broken and not _is_any_out_of_bounds(expectations, measures):
             measures = {}
-        batches = _batches(connection, expectations, counted, measures, sample_lines=sample_lines)
+        batches = _batches(connection, expectations, counted, measures)
 
     findings, elapsed_import_seconds = _evaluate(batches)
     n_looked_at = {batch.name: len(batch.frame) for batch in batches}
@@ -102,6 +104,7 @@ def _load(
     expectations: Sequence[Expectation],
     *,
     now: datetime,
+    sample_lines: int,
 ) -> dict[str, int]:
     """Read the new files of each contract that something is expected of, and of traces: others refer to them.
 
@@ -113,7 +116,7 @@ def _load(
     counted = {}
     for item in files:
         if item.contract in expected | {"retrieval_traces"}:
-            load_lines(connection, settings, item, expectations, now=now)
+            load_lines(connection, settings, item, expectations, now=now, sample_lines=sample_lines)
             counted[item.contract] = n_lines(connection, item.contract)
     return counted
 
@@ -147,8 +150,6 @@ def _batches(
     expectations: Sequence[Expectation],
     counted: Mapping[str, int],
     measures: Mapping[str, Measure],
-    *,
-    sample_lines: int,
 ) -> list[Batch]:
     """Per contract one batch of lines; and one of a single row, the measures of all contracts."""
     batches = []
@@ -160,7 +161,7 @@ def _batches(
         ]
         if about_lines:
             columns = [item.column_name for item in about_lines if item.column_name is not None]
-            frame = rows_frame(connection, contract, columns, n_at_most=sample_lines)
+            frame = rows_frame(connection, contract, columns)
             batches.append(Batch(contract, frame, about_lines))
     about_measures = [item for item in expectations if item.expectation_id in measures]
     if about_measures:

@@ -12,6 +12,7 @@ from retrieval_quality.expectations.columns import CHECKED_CONTRACTS, columns_of
 SEED: Final = Path("seeds") / "landing_expectations.csv"
 
 Severity = Literal["block", "warn"]
+About = Literal["single lines", "all lines", "keys", "types", "ranked lists"]
 
 
 class ExpectationsError(Exception):
@@ -22,59 +23,75 @@ class ExpectationsError(Exception):
 class Kind:
     """What an expectation of a kind needs, and where it can stand.
 
-    `is_per_line` kinds look at lines one by one (a sample of them where there are many), the others at
-    one number that SQL counts over all lines. `contracts` None means all.
+    Kinds about single lines are evaluated line by line, the others on one number that SQL counts. Only those
+    about all lines see every line where there are many. `contracts` None means all.
     """
 
-    is_per_line: bool
+    about: About
     meaning: str
     contracts: frozenset[str] | None = None
 
+    @property
+    def is_per_line(self) -> bool:
+        return self.about == "single lines"
 
-def _counted(meaning: str, *contracts: str) -> Kind:
-    return Kind(is_per_line=False, meaning=meaning, contracts=frozenset(contracts) or None)
+
+def _of(about: About, meaning: str, *contracts: str) -> Kind:
+    return Kind(about, meaning, frozenset(contracts) or None)
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "not_null": Kind(is_per_line=True, meaning="share of lines that have the column"),
-    "between": Kind(is_per_line=True, meaning="share of its values from minimum to maximum"),
-    "in_set": Kind(is_per_line=True, meaning="share of its values among allowed_values"),
-    "known_key_share": _counted(
-        "lowest share, over files of min_lines lines and more, of lines with a key of the contract"
+    "not_null": _of("single lines", "share of lines that have the column"),
+    "between": _of("single lines", "share of its values from minimum to maximum"),
+    "in_set": _of("single lines", "share of its values among allowed_values"),
+    "known_key_share": _of(
+        "keys", "lowest share, over files of min_lines lines and more, of lines with a key of the contract"
     ),
-    "unknown_keys": _counted("number of keys that are neither of the contract nor among allowed_values"),
-    "misfit_share": _counted("highest share, over the columns, of values that do not fit their type and read as NULL"),
-    "hours_since_newest": _counted(
+    "unknown_keys": _of("keys", "number of keys that are neither of the contract nor among allowed_values"),
+    "misfit_share": _of(
+        "types", "highest share, over the columns, of values that do not fit their type and read as NULL"
+    ),
+    "hours_since_newest": _of(
+        "all lines",
         "hours from the newest line, new or staged, to now; production goes before evaluation",
         "retrieval_traces",
         "feedback",
     ),
-    "volume_ratio": _counted(
+    "volume_ratio": _of(
+        "all lines",
         "lines of a full day / median of the 28 days before it, of the day that is furthest off",
         "retrieval_traces",
         "feedback",
     ),
-    "repeated_share": _counted(
+    "repeated_share": _of(
+        "all lines",
         "share of lines whose key is repeated in the new files or staged from another file",
         "retrieval_traces",
         "feedback",
         "answers",
         "llm_calls",
     ),
-    "without_trace_share": _counted(
-        "share of lines whose trace_id and session_id belong to no trace, new or staged", "feedback", "answers"
+    "without_trace_share": _of(
+        "all lines",
+        "share of lines whose trace_id and session_id belong to no trace, new or staged",
+        "feedback",
+        "answers",
     ),
-    "other_rank_base_share": _counted(
-        "share of ranked lists that do not start at the rank most lists start at", "retrieval_traces"
+    "other_rank_base_share": _of(
+        "ranked lists", "share of ranked lists that do not start at the rank most lists start at", "retrieval_traces"
     ),
-    "against_declared_share": _counted(
-        "share of lists whose scores run against their higher_is_better", "retrieval_traces"
+    "against_declared_share": _of(
+        "ranked lists", "share of lists whose scores run against their higher_is_better", "retrieval_traces"
     ),
-    "mixed_direction_share": _counted(
-        "share of lists whose scores run against the others of their index_version and score_type", "retrieval_traces"
+    "mixed_direction_share": _of(
+        "ranked lists",
+        "share of lists whose scores run against the others of their index_version and score_type",
+        "retrieval_traces",
     ),
-    "direction_flips": _counted(
-        "number of index_version and score_type whose scores run the other way than what is staged", "retrieval_traces"
+    "direction_flips": _of(
+        "ranked lists",
+        "number of index_version and score_type whose scores run the other way than what is staged",
+        "retrieval_traces",
     ),
 }
 
