@@ -66,7 +66,7 @@ def refuse_cut_off(files: Iterable[str]) -> None:
     """
     for path in map(Path, files):
         if path.name.endswith(".zst") and _is_cut_off(path):
-            raise LandingError(f"{_shown(path)}: zstd file is cut off (its last bytes are missing)")
+            raise LandingError(f"{_shown(path)}: damaged, cannot be decompressed (its last bytes are missing)")
 
 
 def _check_directory(landing: Path) -> None:

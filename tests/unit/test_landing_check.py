@@ -195,6 +195,7 @@ def test_a_zstd_file_that_is_cut_off_anywhere_is_refused(landing: Path) -> None:
     with_size = bytes(pa.Codec("zstd").compress(text, asbytes=True))
     with_checksum = bytes.fromhex("28b52ffd24139900007b2274726163655f6964223a20227431227d0a4010f7dc")
     skippable = b"\x5a\x2a\x4d\x18\x03\x00\x00\x00any"
+    told = r"^landing/feedback/a\.jsonl\.zst: damaged, cannot be decompressed \(its last bytes are missing\)$"
     frames = [without_size, skippable, with_checksum, with_size]
     ends = {0, *accumulate(map(len, frames))}
 
@@ -203,5 +204,5 @@ def test_a_zstd_file_that_is_cut_off_anywhere_is_refused(landing: Path) -> None:
         if n_bytes in ends:
             refuse_cut_off([str(file)])
         else:
-            with pytest.raises(LandingError, match=r"^landing/feedback/a\.jsonl\.zst: zstd file is cut off"):
+            with pytest.raises(LandingError, match=told):
                 refuse_cut_off([str(file)])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # A file with fewer lines in the sample is looked at in so many, or whole: it may be the one that is foreign.
 FILE_LINES: Final = 1_000
-_CHUNK_LINES: Final = 1_000
+_CHUNK_LINES: Final = 100
 # 2**64 by the golden ratio: its multiples lie evenly
 _STEP: Final = 0x9E3779B97F4A7C15
 _LAST: Final = np.iinfo(np.uint64).max
