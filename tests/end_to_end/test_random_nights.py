@@ -124,7 +124,9 @@ class History(RuleBasedStateMachine):
     def full_refresh(self, as_of: str) -> None:
         self.build(as_of, full_refresh=True)
 
-    @precondition(lambda self: self.has_news and self.n_nights < self.most_nights - 2 and len(self.landed) < 3)
+    # not before the greater part has landed: what comes later for purged days is in no table
+    @precondition(lambda self: sum(map(len, self.landed)) > len(self.delayed) and len(self.landed) < 3)
+    @precondition(lambda self: self.n_nights < self.most_nights - 2)
     @rule(first_kept_day=st.integers(1, 5), is_refreshed=st.booleans())
     def old_days_are_purged(self, first_kept_day: int, is_refreshed: bool) -> None:
         """90 days later, after a night as the command does it. No number changes, not in a full refresh either."""
@@ -161,7 +163,7 @@ class History(RuleBasedStateMachine):
         assert unaccounted(at_once) == []
 
         expected = contents(at_once)
-        assert all(expected[table] for table in FILLED)
+        assert [table for table in FILLED if not expected[table]] == []
         assert differing(contents(self.warehouse), expected) == []
 
     def deliver(self, n_lines: int, file: str) -> None:
