@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -337,8 +338,9 @@ def _write_fact(
         target.parent.mkdir(parents=True)
     for day, file in unchanged.items():
         _link(file, targets[day])
-    for day in sorted(new):
-        _write_fact_day(con, fact, day, targets[day])
+    ((n_threads,),) = con.execute("select current_setting('threads')").fetchall()
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(lambda day: _write_fact_day(con, fact, day, targets[day]), sorted(new)))
     return len(unchanged)
 
 
@@ -362,8 +364,9 @@ def _copy_fact(con: duckdb.DuckDBPyConnection, fact: str, kept: Collection[dt.da
 
 
 def _write_fact_day(con: duckdb.DuckDBPyConnection, fact: str, day: dt.date, target: Path) -> None:
-    with _about(fact):
-        con.execute(
+    """Write one day; each call has a connection of its own, because they run beside one another."""
+    with _about(fact), closing(con.cursor()) as cursor:
+        cursor.execute(
             f"copy (select * exclude ({FACT_DAY}) from out.main.{_name(fact)} "
             f"where {FACT_DAY} = date '{day.isoformat()}' order by all) "
             f"to {_literal(target)} (format parquet, compression zstd)"
