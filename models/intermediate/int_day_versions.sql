@@ -61,6 +61,7 @@ select
     changed.traced_on,
     last_version.day_version + 1 as day_version,
     {{ known_until() }} as known_until,
-    {{ current_policy_version() }} as policy_version
+    {{ current_policy_version() }} as policy_version,
+    '{{ invocation_id }}' as built_by
 from changed
 cross join last_version

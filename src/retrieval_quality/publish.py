@@ -1,20 +1,21 @@
 """Published versions: immutable folders, and one link that is swapped when a version is whole."""
 
 import datetime as dt
-import hashlib
 import importlib.metadata
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 
 from retrieval_quality.locks import HeldError, exclusive
+from retrieval_quality.settings import engine_limits
 
 DATABASE_NAME: Final = "rag_quality.duckdb"
 STORAGE_VERSION: Final = "v1.2.0"
@@ -24,9 +25,10 @@ FACT_DAY_VERSION: Final = "day_version"
 
 _WHOLE_TABLE_PREFIXES: Final = ("mart_", "dim_")
 _FACT_PREFIX: Final = "fct_"
+_VERSIONS_TABLE: Final = "int_day_versions"
+_BUILT_BY: Final = "built_by"
 _PUBLICATION_ID: Final = re.compile(r"\d{8}T\d{6}Z-(?P<sequence>\d{4,})")
 _UNFINISHED: Final = ".tmp-"
-_FINGERPRINT_KEY: Final = "retrieval_quality_fingerprint"
 _INTEGERS: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"})
 
 
@@ -49,17 +51,6 @@ class Publication:
     n_fact_days_written: int
     n_fact_days_linked: int
     pruned: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _FactDay:
-    day: dt.date
-    version: int
-    fingerprint: str
-
-    @property
-    def file(self) -> str:
-        return f"{FACT_DAY}={self.day.isoformat()}/v{self.version}.parquet"
 
 
 def publish(warehouse: Path, published: Path, *, keep: int, fact_days: int, inputs: str | None = None) -> Publication:
@@ -129,11 +120,20 @@ def current_database(published: Path) -> Path:
 def published_inputs(published: Path) -> str | None:
     """The hash of what the current publication was made from; None where there is none, or it does not say."""
     try:
-        with closing(duckdb.connect(str(current_database(published)), read_only=True)) as con:
-            row = con.execute(f"select inputs_sha256 from {PUBLICATION_TABLE}").fetchone()
-    except (PublishError, duckdb.Error):
+        row = _told(current_database(published), "inputs_sha256")
+    except PublishError:
         return None
     return row[0] if row else None
+
+
+def _told(database: Path, columns: str) -> tuple[Any, ...] | None:
+    """What a published database says of itself; None where it is damaged, or of a version that did not say it."""
+    try:
+        with closing(duckdb.connect(str(database), read_only=True)) as con:
+            row: tuple[Any, ...] | None = con.execute(f"select {columns} from {PUBLICATION_TABLE}").fetchone()
+    except duckdb.Error:
+        return None
+    return row
 
 
 def publication_ids(published: Path) -> tuple[str, ...]:
@@ -166,18 +166,21 @@ def _publish(warehouse: Path, published: Path, *, keep: int, fact_days: int, inp
 def _write_version(
     warehouse: Path, published: Path, staging: Path, *, fact_days: int, inputs: str | None
 ) -> Publication:
-    previous = _previous_version(published)
-    with closing(duckdb.connect(":memory:", config={"temp_directory": f"{staging}-spill"})) as con:
+    with closing(duckdb.connect(":memory:", config=engine_limits(warehouse))) as con:
         con.execute("set timezone = 'UTC'")
         con.execute(f"attach {_literal(warehouse)} as warehouse (read_only)")
-        _begin_database(previous, staging / DATABASE_NAME)
+        versions = _day_versions(con)
+        previous = _continued_version(published, versions)
+        if previous is not None:  # its unchanged fact days stay as they are
+            shutil.copyfile(previous / DATABASE_NAME, staging / DATABASE_NAME)
         con.execute(f"attach {_literal(staging / DATABASE_NAME)} as out (storage_version '{STORAGE_VERSION}')")
         as_of = _as_of(con)
         published_at = dt.datetime.now(dt.UTC)
         facts = {fact: _columns(con, fact) for fact in _tables(con, (_FACT_PREFIX,))}
         _drop_all_but(con, facts)
         publication_id = _next_id(published, as_of)
-        _create_publication_table(con, publication_id, as_of, published_at, inputs)
+        newest = versions[-1] if versions else (None, None)
+        _create_publication_table(con, publication_id, as_of, published_at, inputs, newest)
         whole = _tables(con, _WHOLE_TABLE_PREFIXES)
         for table in whole:
             _copy_whole(con, table)
@@ -233,6 +236,7 @@ def _create_publication_table(
     as_of: dt.datetime,
     published_at: dt.datetime,
     inputs: str | None,
+    version: tuple[int, str] | tuple[None, None],
 ) -> None:
     n_landing_files = (
         "(select count(*) from warehouse.main.stg_landing_files)" if _tables(con, ("stg_landing_files",)) else "null"
@@ -240,13 +244,15 @@ def _create_publication_table(
     con.execute(
         f"create table out.main.{PUBLICATION_TABLE} as select ?::varchar as publication_id, "
         "?::timestamp as as_of, ?::timestamp as published_at, ?::varchar as package_version, "
-        f"{n_landing_files}::bigint as n_landing_files, ?::varchar as inputs_sha256",
+        f"{n_landing_files}::bigint as n_landing_files, ?::varchar as inputs_sha256, "
+        f"?::integer as {FACT_DAY_VERSION}, ?::varchar as {_BUILT_BY}",
         [
             publication_id,
             as_of.replace(tzinfo=None),
             published_at.replace(tzinfo=None),
             importlib.metadata.version("retrieval-quality"),
             inputs,
+            *version,
         ],
     )
 
@@ -264,16 +270,25 @@ def _write_whole(con: duckdb.DuckDBPyConnection, table: str, folder: Path) -> No
         )
 
 
-def _begin_database(previous: Path | None, database: Path) -> None:
-    """Begin with the previous publication's file, where there is one: unchanged fact days are in it already."""
-    before = None if previous is None else previous / DATABASE_NAME
-    if before is None or not before.is_file():
-        return
-    shutil.copyfile(before, database)
+def _day_versions(con: duckdb.DuckDBPyConnection) -> list[tuple[int, str]]:
+    """Versions of days that the warehouse went through, oldest first, each with the build that made it."""
+    if _BUILT_BY not in _columns(con, _VERSIONS_TABLE):
+        return []
+    return con.execute(
+        f"select distinct {FACT_DAY_VERSION}, {_BUILT_BY} from warehouse.main.{_VERSIONS_TABLE} order by all"
+    ).fetchall()
+
+
+def _continued_version(published: Path, versions: Collection[tuple[int, str]]) -> Path | None:
+    """The current publication, where the warehouse went on from the build that it was made from: then a fact day of
+    the same version has the same rows. A full refresh leaves that build behind; a new warehouse, or one that was
+    restored from a backup, gives its number to another.
+    """
     try:
-        duckdb.connect(str(database)).close()
-    except duckdb.Error:  # damaged, or of a later DuckDB: all days are copied
-        database.unlink()
+        current = resolve_current(published)
+    except PublishError:
+        return None
+    return current if _told(current / DATABASE_NAME, f"{FACT_DAY_VERSION}, {_BUILT_BY}") in versions else None
 
 
 def _drop_all_but(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[str, str]]) -> None:
@@ -282,86 +297,85 @@ def _drop_all_but(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Mapping[st
         "select table_name from duckdb_tables() where database_name = 'out' and schema_name = 'main'"
     ).fetchall()
     for (table,) in rows:
-        if table not in facts or _columns(con, table, database="out") != facts[table]:
+        if table not in facts or [*_columns(con, table, database="out").items()] != [*facts[table].items()]:
             con.execute(f"drop table out.main.{_name(table)}")
 
 
 def _fact_days(
     con: duckdb.DuckDBPyConnection, fact: str, columns: Mapping[str, str], n_days: int
-) -> dict[dt.date, _FactDay]:
-    """The newest `n_days` days that have rows, oldest first, each with a fingerprint of what it holds."""
+) -> dict[dt.date, int]:
+    """The newest `n_days` days that have rows, oldest first, each with its version."""
     with _about(fact):
         _check_fact_columns(fact, columns)
         rows = con.execute(
-            f"select {FACT_DAY}, min({FACT_DAY_VERSION}), max({FACT_DAY_VERSION}), count(*), "
-            f"count({FACT_DAY_VERSION}), sum(hash({', '.join(map(_name, columns))}))::varchar "
-            f"from warehouse.main.{_name(fact)} "
-            f"where {FACT_DAY} is null or {FACT_DAY} in (select distinct {FACT_DAY} "
-            f"from warehouse.main.{_name(fact)} where {FACT_DAY} is not null "
-            f"order by {FACT_DAY} desc limit {n_days}) "
-            f"group by {FACT_DAY} order by {FACT_DAY}"
+            f"select {FACT_DAY}, min({FACT_DAY_VERSION}), max({FACT_DAY_VERSION}), count(*), count({FACT_DAY_VERSION}) "
+            f"from warehouse.main.{_name(fact)} group by {FACT_DAY} order by {FACT_DAY} nulls last"
         ).fetchall()
-    for day, lowest, highest, n_rows, n_versions, _ in rows:
-        if day is None:
-            raise PublishError(f"{fact}: {n_rows} rows have no {FACT_DAY}")
+    if rows and rows[-1][0] is None:
+        raise PublishError(f"{fact}: {rows[-1][3]} rows have no {FACT_DAY}")
+    newest = rows[-n_days:]
+    for day, lowest, highest, n_rows, n_versions in newest:
         if lowest != highest or n_rows != n_versions:
             raise PublishError(f"{fact}: {day} has more than one {FACT_DAY_VERSION}, or none")
-    return {
-        day: _FactDay(day, version, _fingerprint(columns, n_rows, content))
-        for day, version, _, n_rows, _, content in rows
-    }
-
-
-def _copy_fact(con: duckdb.DuckDBPyConnection, fact: str, kept: Collection[dt.date], new: Collection[dt.date]) -> None:
-    """Leave the `kept` days as they are, replace all others by the `new` ones."""
-    with _about(fact):
-        con.execute(f"create table if not exists out.main.{_name(fact)} as from warehouse.main.{_name(fact)} limit 0")
-        con.execute(f"delete from out.main.{_name(fact)} where not list_contains(?::date[], {FACT_DAY})", [list(kept)])
-        con.execute(
-            f"insert into out.main.{_name(fact)} by name from warehouse.main.{_name(fact)} "
-            f"where list_contains(?::date[], {FACT_DAY})",
-            [list(new)],
-        )
+    return {day: version for day, version, *_ in newest}
 
 
 def _write_fact(
     con: duckdb.DuckDBPyConnection,
     fact: str,
-    days: Mapping[dt.date, _FactDay],
+    days: Mapping[dt.date, int],
     *,
     staging: Path,
     previous: Path | None,
 ) -> int:
-    """Write one Parquet file a day, or link the previous publication's, and the table of the same
-    days; returns days linked.
-    """
-    folder = staging / "parquet" / fact
-    before = previous / "parquet" / fact if previous is not None else None
-    fingerprints = _published_fingerprints(con, before, list(days.values())) if before is not None else {}
-    unchanged = {day for day, found in days.items() if fingerprints.get(found.file) == found.fingerprint}
-    has_table = con.execute(
-        "select count(*) from duckdb_tables() where database_name = 'out' and table_name = ?", [fact]
-    ).fetchone()
-    kept = unchanged if has_table == (1,) else set()
-    _copy_fact(con, fact, kept, days.keys() - kept)
-    for day, found in days.items():
-        target = folder / found.file
+    """Write the table, and one Parquet file a day or a link to the previous publication's; returns days linked."""
+    with _about(fact):
+        con.execute(f"create table if not exists out.main.{_name(fact)} as from warehouse.main.{_name(fact)} limit 0")
+        unchanged = {} if previous is None else _unchanged_files(con, fact, days, previous / "parquet" / fact)
+        new = days.keys() - unchanged.keys()
+        _copy_fact(con, fact, unchanged.keys(), new)
+    targets = {day: staging / "parquet" / fact / _day_file(day, version) for day, version in days.items()}
+    for target in targets.values():
         target.parent.mkdir(parents=True)
-        if before is not None and day in unchanged:
-            _link(before / found.file, target)
-        else:
-            _write_fact_day(con, fact, found, target)
+    for day, file in unchanged.items():
+        _link(file, targets[day])
+    ((n_threads,),) = con.execute("select current_setting('threads')").fetchall()
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(lambda day: _write_fact_day(con, fact, day, targets[day]), sorted(new)))
     return len(unchanged)
 
 
-def _write_fact_day(con: duckdb.DuckDBPyConnection, fact: str, day: _FactDay, target: Path) -> None:
-    with _about(fact):
-        con.execute(
+def _unchanged_files(
+    con: duckdb.DuckDBPyConnection, fact: str, days: Mapping[dt.date, int], before: Path
+) -> dict[dt.date, Path]:
+    """Files in `before` of the days whose version the table that was published with them has, too."""
+    rows = con.execute(f"select distinct {FACT_DAY}, {FACT_DAY_VERSION} from out.main.{_name(fact)}").fetchall()
+    files = {day: before / _day_file(day, version) for day, version in rows if days.get(day) == version}
+    return {day: file for day, file in files.items() if file.is_file()}
+
+
+def _copy_fact(con: duckdb.DuckDBPyConnection, fact: str, kept: Collection[dt.date], new: Collection[dt.date]) -> None:
+    """Leave the `kept` days as they are, replace all others by the `new` ones."""
+    con.execute(f"delete from out.main.{_name(fact)} where not list_contains(?::date[], {FACT_DAY})", [list(kept)])
+    con.execute(
+        f"insert into out.main.{_name(fact)} from warehouse.main.{_name(fact)} "
+        f"where list_contains(?::date[], {FACT_DAY})",
+        [list(new)],
+    )
+
+
+def _write_fact_day(con: duckdb.DuckDBPyConnection, fact: str, day: dt.date, target: Path) -> None:
+    """Write one day; each call has a connection of its own, because they run beside one another."""
+    with _about(fact), closing(con.cursor()) as cursor:
+        cursor.execute(
             f"copy (select * exclude ({FACT_DAY}) from out.main.{_name(fact)} "
-            f"where {FACT_DAY} = date '{day.day.isoformat()}' order by all) "
-            f"to {_literal(target)} (format parquet, compression zstd, "
-            f"kv_metadata {{{_FINGERPRINT_KEY}: '{day.fingerprint}'}})"
+            f"where {FACT_DAY} = date '{day.isoformat()}' order by all) "
+            f"to {_literal(target)} (format parquet, compression zstd)"
         )
+
+
+def _day_file(day: dt.date, version: int) -> str:
+    return f"{FACT_DAY}={day.isoformat()}/v{version}.parquet"
 
 
 def _columns(con: duckdb.DuckDBPyConnection, table: str, *, database: str = "warehouse") -> dict[str, str]:
@@ -380,26 +394,6 @@ def _check_fact_columns(fact: str, columns: Mapping[str, str]) -> None:
         raise PublishError(f"{fact}: needs an integer column {FACT_DAY_VERSION}")
 
 
-def _fingerprint(columns: Mapping[str, str], n_rows: int, content: str) -> str:
-    """Equal for equal columns, types and rows, in any row order."""
-    schema = hashlib.sha256(repr(list(columns.items())).encode()).hexdigest()[:16]
-    return f"{schema}:{n_rows}:{content}"
-
-
-def _published_fingerprints(con: duckdb.DuckDBPyConnection, before: Path, days: Sequence[_FactDay]) -> dict[str, str]:
-    """Fingerprints by file, of those days' files that the previous publication has. A day version
-    alone is not trusted: a new warehouse counts versions anew.
-    """
-    names = {str(before / day.file): day.file for day in days if (before / day.file).is_file()}
-    if not names:
-        return {}
-    rows = con.execute(
-        "select file_name, decode(value) from parquet_kv_metadata(?) where decode(key) = ?",
-        [list(names), _FINGERPRINT_KEY],
-    ).fetchall()
-    return {names[file_name]: fingerprint for file_name, fingerprint in rows}
-
-
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
@@ -415,11 +409,6 @@ def _next_id(published: Path, as_of: dt.datetime) -> str:
 def _sequence(publication_id: str) -> int:
     match = _PUBLICATION_ID.fullmatch(publication_id)
     return int(match["sequence"]) if match else 0
-
-
-def _previous_version(published: Path) -> Path | None:
-    version = (published / "current").resolve()
-    return version if (published / "current").is_symlink() and version.is_dir() else None
 
 
 def _point_current(published: Path, publication_id: str) -> None:

@@ -1,7 +1,6 @@
 """Retention: raw and exploded rows of old days go, what was measured of them stays; the days are frozen."""
 
 import datetime as dt
-import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import duckdb
 from retrieval_quality.expectations.variables import project_vars
 from retrieval_quality.locks import changing
 from retrieval_quality.nightly import build_warehouse
-from retrieval_quality.settings import Settings
+from retrieval_quality.settings import Settings, engine_limits
 
 # The day that raw rows are purged by; dbt_project.yml says the same to staging (meta raw_day).
 RAW_DAYS: Final[Mapping[str, tuple[str, str]]] = {
@@ -85,9 +84,8 @@ def purge(warehouse: Path, *, retention_days: int, is_dry_run: bool = False) -> 
     """
     if not warehouse.is_file():
         raise PurgeError(f"nothing was purged: warehouse {warehouse} does not exist")
-    spill = os.environ.get("RQ_TEMP_DIRECTORY") or f"{warehouse}.tmp"
     try:
-        with closing(duckdb.connect(str(warehouse), config={"temp_directory": spill})) as con:
+        with closing(duckdb.connect(str(warehouse), config=engine_limits(warehouse))) as con:
             con.execute("set timezone = 'UTC'")
             con.execute("begin transaction")
             done = _purge(con, retention_days, is_dry_run=is_dry_run)

@@ -102,6 +102,17 @@ def resolve_settings(
     )
 
 
+def engine_limits(warehouse: Path) -> dict[str, str | bool | int | float | list[str]]:
+    """DuckDB's settings as `profiles/profiles.yml` has them: whatever works on a large night keeps within the same
+    memory, and spills where the build spills.
+    """
+    return {
+        "memory_limit": os.environ.get("RQ_MEMORY_LIMIT") or "4GB",
+        "temp_directory": os.environ.get("RQ_TEMP_DIRECTORY") or f"{warehouse}.tmp",
+        "threads": os.environ.get("RQ_THREADS") or "2",
+    }
+
+
 def find_project_dir(*, environ: Mapping[str, str], current_dir: Path) -> Path:
     """The dbt project: `RQ_PROJECT_DIR`, else the current directory, else the repository an
     editable install of this package lives in. Raises SettingsError when none is the project.

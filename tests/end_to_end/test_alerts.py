@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -165,6 +166,14 @@ def test_one_calm_night_does_not_end_it(nights: Nights) -> None:
     assert "0 resolved" in nights.done[CALM].stdout
     assert "evaluation_hit_rate_daily" in nights.done[CALM].stdout
     assert "0 open;" in nights.done[OVER].stdout
+
+
+def test_a_night_writes_the_fact_days_that_it_changed(nights: Nights) -> None:
+    """Two facts a day: five days, six that a late label touches, one more day, and all of them in a full refresh."""
+    told = [re.findall(r"(\d+) fact days written, (\d+) unchanged", done.stdout) for done in nights.done]
+    assert [told[night] for night in (FAILED, CALM, OVER, REFRESHED)] == [
+        [("10", "0")], [("12", "0")], [("2", "12")], [("14", "0")],
+    ]  # fmt: skip
 
 
 def test_no_secret_anywhere(nights: Nights) -> None:

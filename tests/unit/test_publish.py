@@ -2,6 +2,7 @@
 
 import datetime as dt
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -39,6 +40,16 @@ class Places:
             for statement in statements:
                 con.execute(statement)
 
+    def change(self, version: int, built_by: str, *days: str) -> None:
+        """A build that makes a version of the warehouse's days, and gives these another content."""
+        self.run(
+            f"insert into int_day_versions select {version} as day_version, '{built_by}' as built_by",
+            *(
+                f"update fct_scores set day_version = {version}, score = score + {version} where traced_on = '{day}'"
+                for day in days
+            ),
+        )
+
     def publish(self, *, keep: int = 7, fact_days: int = 3) -> Publication:
         return publish(self.warehouse, self.published, keep=keep, fact_days=fact_days)
 
@@ -68,6 +79,7 @@ def places(tmp_path: Path) -> Places:
         "create table int_private as select 1 as a",
         "create table fct_scores as select date '2026-03-05' + d::integer as traced_on, "
         "1 as day_version, d * 100 + r as id, r / 7 as score from range(5) a(d), range(50) b(r)",
+        "create table int_day_versions as select 1 as day_version, 'first build' as built_by",
         "create schema dbt_test__audit",
         "create table dbt_test__audit.mart_failures as select 1 as a",
     )
@@ -130,7 +142,8 @@ def test_dim_publication(places: Places) -> None:
     assert isinstance(row[2], dt.datetime)
     assert before <= row[2] <= dt.datetime.now(dt.UTC).replace(tzinfo=None)
     assert row[3:] == ("0.1.0", 4)
-    assert places.query("select inputs_sha256 from dim_publication") == [(None,)]
+    told = "select inputs_sha256, day_version, built_by from dim_publication"
+    assert places.query(told) == [(None, 1, "first build")]
     publish(places.warehouse, places.published, keep=7, fact_days=3, inputs="abc")
     assert published_inputs(places.published) == "abc"
     copy = duckdb.read_parquet(str(parquet(publication)["dim_publication.parquet"]))
@@ -155,49 +168,152 @@ def test_storage_version_is_readable_by_older_duckdb(places: Places) -> None:
     assert not list(places.published.rglob("*.wal"))
 
 
+def assert_whole(places: Places, publication: Publication) -> None:
+    """The published table and its Parquet files hold the rows of the warehouse's newest three days."""
+    columns = "traced_on, day_version, id, score"
+    newest = "(select distinct traced_on from fct_scores order by 1 desc limit 3)"
+    expected = query(places.warehouse, f"select {columns} from fct_scores where traced_on in {newest} order by all")
+    files = [str(path) for name, path in parquet(publication).items() if name.startswith("fct_scores/")]
+    assert query(publication.database, f"select {columns} from fct_scores order by all") == expected
+    assert duckdb.read_parquet(files, hive_partitioning=True).select(columns).order("all").fetchall() == expected
+
+
 def test_unchanged_fact_days_are_hard_links(places: Places) -> None:
     first = places.publish()
     assert (first.n_fact_days_written, first.n_fact_days_linked) == (3, 0)
-    places.run("update fct_scores set score = 0, day_version = 2 where traced_on = date '2026-03-08'")
+    places.change(2, "second build", "2026-03-08")
     second = places.publish()
     assert second.publication_id == "20260310T123015Z-0002"
     assert (second.n_fact_days_written, second.n_fact_days_linked) == (1, 2)
+    assert_whole(places, second)
     old, new = parquet(first), parquet(second)
     for day in ("2026-03-07", "2026-03-09"):
         name = f"fct_scores/traced_on={day}/v1.parquet"
         assert old[name].stat().st_ino == new[name].stat().st_ino
-    changed = new["fct_scores/traced_on=2026-03-08/v2.parquet"]
-    assert duckdb.read_parquet(str(changed)).max("score").fetchall() == [(0.0,)]
+    assert "fct_scores/traced_on=2026-03-08/v2.parquet" in new
     assert "fct_scores/traced_on=2026-03-08/v1.parquet" not in new
+
+
+# Each of these is followed by other rows under a version that is published.
+NOT_GONE_ON_FROM = {
+    "a new warehouse": ["update int_day_versions set built_by = 'build of the new one'"],
+    "a full refresh": ["update int_day_versions set day_version = 2, built_by = 'refresh'"],
+    "made by hand": ["drop table int_day_versions"],
+    "of an earlier commit": ["alter table int_day_versions drop built_by"],
+    "purged of its versions": ["delete from int_day_versions"],
+}
+
+
+@pytest.mark.parametrize("statements", NOT_GONE_ON_FROM.values(), ids=NOT_GONE_ON_FROM)
+def test_a_warehouse_that_has_not_gone_on_from_the_publication_is_published_anew(
+    places: Places, statements: list[str]
+) -> None:
+    places.publish()
+    places.run(*statements, "update fct_scores set score = score + 1")
+    second = places.publish()
+    assert (second.n_fact_days_written, second.n_fact_days_linked) == (3, 0)
+    assert_whole(places, second)
+
+
+@pytest.mark.parametrize("version_of_other_build", [2, 3])
+def test_a_warehouse_that_was_restored_does_not_link_what_the_lost_build_published(
+    places: Places, tmp_path: Path, version_of_other_build: int
+) -> None:
+    backup = shutil.copy(places.warehouse, tmp_path / "backup.duckdb")
+    places.publish()
+    places.change(2, "lost build", "2026-03-08")
+    places.publish()
+    shutil.copy(backup, places.warehouse)
+    for version in range(2, version_of_other_build + 1):
+        places.change(version, f"build {version} after the backup", "2026-03-08")
+    third = places.publish()
+    assert (third.n_fact_days_written, third.n_fact_days_linked) == (3, 0)
+    assert_whole(places, third)
+
+
+def test_a_publication_that_does_not_say_its_build_is_not_linked(places: Places) -> None:
+    first = places.publish()
+    with closing(duckdb.connect(str(first.database))) as con:
+        con.execute("alter table dim_publication drop built_by")
+    assert places.publish().n_fact_days_linked == 0
+    places.run("drop table int_day_versions")
+    places.publish()
+    assert places.query("select day_version, built_by from dim_publication") == [(None, None)]
+    assert places.publish().n_fact_days_linked == 0
+
+
+def test_a_night_after_a_rollback_links_what_is_unchanged_since_that_version(places: Places) -> None:
+    first = places.publish()
+    places.change(2, "second build", "2026-03-07")
+    places.publish()
+    places.change(3, "third build", "2026-03-08")
+    rollback(places.published)
+    assert resolve_current(places.published) == first.path.resolve()
+    third = places.publish()
+    assert (third.n_fact_days_written, third.n_fact_days_linked) == (2, 1)
+    assert_whole(places, third)
+
+
+def test_days_that_a_killed_build_left_to_the_next_are_written(places: Places) -> None:
+    places.publish()
+    places.run("insert into int_day_versions values (2, 'killed build')")
+    assert places.publish().n_fact_days_linked == 3
+    places.run("update fct_scores set day_version = 2, score = 0 where traced_on = '2026-03-09'")
+    third = places.publish()
+    assert (third.n_fact_days_written, third.n_fact_days_linked) == (1, 2)
+    assert_whole(places, third)
+
+
+def test_a_day_whose_file_is_gone_is_written_anew(places: Places) -> None:
+    parquet(places.publish())["fct_scores/traced_on=2026-03-08/v1.parquet"].unlink()
+    second = places.publish()
+    assert (second.n_fact_days_written, second.n_fact_days_linked) == (1, 2)
+    assert_whole(places, second)
+
+
+def test_a_day_whose_rows_are_gone_is_written_anew(places: Places) -> None:
+    first = places.publish()
+    with closing(duckdb.connect(str(first.database))) as con:
+        con.execute("delete from fct_scores where traced_on = '2026-03-08'")
+    second = places.publish()
+    assert (second.n_fact_days_written, second.n_fact_days_linked) == (1, 2)
+    assert_whole(places, second)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        "update fct_scores set score = score + 1 where id = 201",
-        "alter table fct_scores add column extra varchar",
-        "delete from fct_scores where id = 201",
+        ["add column extra varchar"],
+        ["alter score type float"],
+        ["drop id", "add column id bigint default 1"],
     ],
 )
-def test_a_version_counted_anew_does_not_link_other_content(places: Places, change: str) -> None:
-    first = places.publish()
-    places.run(change)
+def test_other_columns_are_published_anew(places: Places, change: list[str]) -> None:
+    places.publish()
+    places.run(*(f"alter table fct_scores {part}" for part in change))
     second = places.publish()
-    name = "fct_scores/traced_on=2026-03-07/v1.parquet"
-    assert parquet(first)[name].stat().st_ino != parquet(second)[name].stat().st_ino
-    published = duckdb.read_parquet(str(parquet(second)[name]), hive_partitioning=True)
-    columns = ", ".join(published.columns)
-    with closing(duckdb.connect(str(places.warehouse))) as con:
-        expected = con.execute(
-            f"select {columns} from fct_scores where traced_on = '2026-03-07' order by all"
-        ).fetchall()
-    assert published.order("all").fetchall() == expected
+    assert (second.n_fact_days_written, second.n_fact_days_linked) == (3, 0)
+    assert_whole(places, second)
+
+
+def test_days_without_rows_leave_the_publication(places: Places) -> None:
+    places.publish()
+    places.run("delete from fct_scores where traced_on in ('2026-03-05', '2026-03-08')")
+    second = places.publish()
+    assert places.query("select distinct traced_on::varchar from fct_scores order by all") == [
+        ("2026-03-06",), ("2026-03-07",), ("2026-03-09",),
+    ]  # fmt: skip
+    assert (second.n_fact_days_written, second.n_fact_days_linked) == (1, 2)
+    assert_whole(places, second)
 
 
 @pytest.mark.parametrize(
     "statements",
     [
-        ["delete from fct_scores where traced_on = '2026-03-08'", "update fct_scores set score = 2 where id = 201"],
+        [
+            "delete from fct_scores where traced_on = '2026-03-08'",
+            "update fct_scores set score = 2, day_version = 2 where traced_on = '2026-03-07'",
+        ],
         ["insert into fct_scores by name select date '2026-03-10' as traced_on, 2 as day_version, 7 as id"],
         ["alter table fct_scores rename column score to points"],
         ["drop table fct_scores", "create table fct_others as select date '2026-03-05' as traced_on, 1 as day_version"],
@@ -353,6 +469,12 @@ def test_an_error_at_any_step_before_the_swap_leaves_current_untouched(
     assert resolve_current(places.published) == first.path.resolve()
     assert places.query("select publication_id from dim_publication") == [(first.publication_id,)]
     places.publish()
+
+
+def test_a_day_that_cannot_be_written_is_told_with_its_table(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_day_file", lambda day, _version: f"{day}/{'x' * 300}.parquet")
+    with pytest.raises(PublishError, match=r"fct_scores: .*File name too long"):
+        places.publish()
 
 
 def test_missing_and_locked_warehouse(places: Places, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from retrieval_quality.expectations.columns import CHECKED_CONTRACTS
 from retrieval_quality.landing_check import LandingError
+from retrieval_quality.settings import engine_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def connected(settings: Settings) -> Iterator[DuckDBPyConnection]:
     """
     import duckdb
 
-    with duckdb.connect(":memory:", config=_limits(settings.warehouse)) as connection:
+    with duckdb.connect(":memory:", config=engine_limits(settings.warehouse)) as connection:
         connection.execute("set timezone = 'UTC'")
         try:
             if settings.warehouse.exists():
@@ -102,15 +102,6 @@ def quoted(text: str) -> str:
 
 def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
-
-
-def _limits(warehouse: Path) -> dict[str, str | bool | int | float | list[str]]:
-    """As `profiles/profiles.yml` has them: a large night spills where the build spills."""
-    return {
-        "memory_limit": os.environ.get("RQ_MEMORY_LIMIT") or "4GB",
-        "temp_directory": os.environ.get("RQ_TEMP_DIRECTORY") or f"{warehouse}.tmp",
-        "threads": os.environ.get("RQ_THREADS") or "2",
-    }
 
 
 # contract → its staging table, key, time, and what tells production
