@@ -1,6 +1,6 @@
 """All benchmarks in one run on this machine, and docs/benchmarks.md from what they measured.
 
-    python benchmarks/run.py [--large] [--peers-python PATH] [--folder FOLDER] [--only nights staging ...]
+    python benchmarks/run.py [--large] [--peers-python PATH] [--folder FOLDER] [--only cold staging ...]
 
 `--large` adds 10,000,000 traces to the sizes and a history of 9,000,000; it needs some 40 GB of disk. Each
 part leaves its figures as JSON in `--folder`; `--only` runs some parts and takes the others' figures from
@@ -24,12 +24,9 @@ from nights import exponent
 from peers import COMPARED, PEERS
 
 PAGE: Final = PROJECT / "docs" / "benchmarks.md"
-PARTS: Final = ("staging", "nights", "peers", "intervals")
-SMALL: Final = ["--growth", "1000", "10000", "100000", "1000000", "--history", "100000", "1000000"]
-LARGE: Final = [
-    *("--growth", "1000", "10000", "100000", "1000000", "10000000"),
-    *("--history", "100000", "1000000", "9000000"),
-]
+PARTS: Final = ("cold", "growth", "history", "staging", "peers", "intervals")
+SIZES: Final = ("1000", "10000", "100000", "1000000")
+HISTORIES: Final = ("100000", "1000000")
 
 Figures = dict[str, Any]
 
@@ -43,16 +40,25 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    options = {
-        "staging": ["--repeat", "3"],
-        "nights": LARGE if arguments.large else SMALL,
-        "peers": ["--python", arguments.peers_python],
+    commands = {
+        "cold": ["nights.py", "--growth", "--history"],
+        "growth": [
+            *("nights.py", "--cold", "0", "--history", "--growth"),
+            *(SIZES + ("10000000",) * arguments.large),
+        ],
+        "history": [
+            *("nights.py", "--cold", "0", "--growth", "--history"),
+            *(HISTORIES + ("9000000",) * arguments.large),
+        ],
+        "staging": ["staging.py", "--repeat", "3"],
+        "peers": ["peers.py", "--python", arguments.peers_python],
+        "intervals": ["intervals.py"],
     }
     for part in arguments.only:
         file = arguments.folder / f"{part}.json"
         print(f"{part} ...", flush=True)
-        script = str(Path(__file__).with_name(f"{part}.py"))
-        command = [sys.executable, script, "--json", str(file), *options.get(part, [])]
+        script, *options = commands[part]
+        command = [sys.executable, str(Path(__file__).with_name(script)), *options, "--json", str(file)]
         ended = subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
         if ended not in (0, 1):  # 1: measured, and a target is missed
             raise SystemExit(f"{part} ended with {ended}")
@@ -80,8 +86,8 @@ def page(measured: dict[str, Figures]) -> Iterator[str]:
     yield ""
     yield f"Machine: {os.cpu_count()} cores, {memory_gb():.0f} GB, {platform.system()} {platform.machine()}; "
     yield f"Python {platform.python_version()}, DuckDB {duckdb.__version__}."
-    sections = {"nights": nights, "staging": staging, "peers": peers, "intervals": intervals}
-    for part, write in sections.items():
+    sections = (first_night, growth, history, staging, peers, intervals)
+    for part, write in zip(PARTS, sections, strict=True):
         if part in measured:
             yield ""
             yield from write(measured[part]["figures"])
@@ -89,7 +95,7 @@ def page(measured: dict[str, Figures]) -> Iterator[str]:
             yield f"Measured {measured[part]['measured_at']} UTC."
 
 
-def nights(figures: Figures) -> Iterator[str]:
+def first_night(figures: Figures) -> Iterator[str]:
     cold = figures["cold"]
     plain_s, night_s = cold["plain"]["wall_s"], cold["night"]["wall_s"]
     guides_s, n_resamples = cold["guides"]["seconds"], cold["guides"]["n_resamples"]
@@ -142,27 +148,28 @@ def nights(figures: Figures) -> Iterator[str]:
     yield (
         f"(run with {n_resamples} resamples, multiplied up to 1,000); the night does all metrics, windows and segments."
     )
-    growth = figures["growth"]
-    yield ""
+
+
+def growth(figures: Figures) -> Iterator[str]:
+    sizes = figures["growth"]
     yield "## Growth"
     yield ""
     rows = [
         (f"{row['n_traces']:,}", seconds(row["models_s"]), f"{row['models_s'] / row['plain']['wall_s']:.1f}",
          f"{row['models_s'] / row['n_traces'] * 1e6:.1f}", memory(row["models"]))
-        for row in growth
+        for row in sizes
     ]  # fmt: skip
     yield from table(("traces", "models, s", "of a plain load", "µs a trace", "peak memory"), rows)
-    large = [row for row in growth if row["n_traces"] >= 100_000]
+    large = [row for row in sizes if row["n_traces"] >= 100_000]
     if len(large) > 1:
         found = exponent(large)
         yield ""
         yield f"From {large[0]['n_traces']:,} traces on time grows with the power {found:.2f} of their number "
         yield f"(target: at most 1.05, {'met' if found <= 1.05 else 'missed'}). DuckDB's memory_limit is 4 GB."
-    yield ""
-    yield from history(figures["history"])
 
 
-def history(rows: Sequence[Figures]) -> Iterator[str]:
+def history(figures: Figures) -> Iterator[str]:
+    rows = figures["history"]
     yield "## Nights on top of a history"
     yield ""
     yield (
