@@ -66,24 +66,25 @@ explained as (
 ),
 
 earlier as (
-    select feedback_id, list(distinct traced_on) as days from so_far
+    select * from so_far
     where feedback_id in (select feedback_id from targets)
-    group by feedback_id
 )
 
 select
     explained.* exclude (changed_in_load),
     case
-        when explained.changed_in_load <= so_far.changed_in_load
+        when explained.changed_in_load <= earlier.changed_in_load
             -- in a struct, NULL equals NULL
             and {'trace': explained.trace_id, 'day': explained.traced_on, 'how': explained.attachment}
-            = {'trace': so_far.trace_id, 'day': so_far.traced_on, 'how': so_far.attachment}
-            then so_far.changed_in_load
+            = {'trace': earlier.trace_id, 'day': earlier.traced_on, 'how': earlier.attachment}
+            then earlier.changed_in_load
         else (select max(load_id) from {{ ref('stg_landing_files') }})
     end as changed_in_load,
-    coalesce(earlier.days, []) as previous_days,
+    coalesce((
+        select list(distinct before.traced_on) from earlier as before
+        where before.feedback_id = explained.feedback_id
+    ), []) as previous_days,
     {{ current_policy_version() }} as policy_version
 from explained
-left join so_far
-    on explained.feedback_id = so_far.feedback_id and explained.chunk_id is not distinct from so_far.chunk_id
-left join earlier on explained.feedback_id = earlier.feedback_id
+left join earlier
+    on explained.feedback_id = earlier.feedback_id and explained.chunk_id is not distinct from earlier.chunk_id
